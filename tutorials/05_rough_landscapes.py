@@ -56,7 +56,7 @@ assert stuck.status is pgm.Status.NOT_MIXED and stuck.stats["energy_rhat"][0] < 
 # %% [markdown]
 # ## A ladder of temperatures
 # At inverse temperature beta, the density is raised to the power beta. At 0 it is flat, and at 1 it
-# is the density of the model. `ParallelTempering` runs chains at 12 values of beta, adapts the
+# is the density of the model. `ParallelTempering` runs chains at several values of beta, adapts the
 # ladder, and lets neighbouring chains exchange their states.
 
 # %%

@@ -87,7 +87,10 @@ def test_a_refusal_names_what_would_work_and_its_advice_works(name):
     told = pgm.explain(model, evidence, want, seconds=float(found[3]))
     answers = told.parts[0].chosen
     assert answers is not None and found[2].startswith(answers.method + "(")
-    assert answers.seconds <= float(found[3]) <= 1.2 * answers.seconds
+    # The time is that of all terms of log_prob, and a part may have another method.
+    method = next(m for m in pgm.Auto().candidates if repr(m) == found[2])
+    whole = method.plan(model.given(evidence), want).seconds
+    assert answers.seconds <= whole <= float(found[3]) <= 1.2 * whole
 
 
 def test_the_advice_includes_rows_that_fit():

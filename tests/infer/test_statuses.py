@@ -457,6 +457,33 @@ def test_a_doubtful_answer_stays_unless_a_later_one_is_better():
     assert asked(answering(1.0, few), answering(2.0, wrong)) == 1
 
 
+def test_of_two_doubtful_answers_the_better_one_stays():
+    """It has the higher lower end of log Z; chains that have not travelled come last."""
+    few, one_sided = pgm.Status.FEW_WEIGHTS, pgm.Status.ONE_SIDED
+    trips, wrong = pgm.Status.FEW_TRIPS, pgm.Status.CONTRADICTED
+    model = pgm.rbm(2, 2, rng=0).given()
+    for first, second in itertools.permutations((few, one_sided)):
+        low, high = answering(1.0, first), answering(2.0, second)
+        for candidates in itertools.permutations((low, high, answering(9.0, wrong))):
+            assert pgm.Auto(candidates=candidates).run(model, ("log_z",), rng=0).log_z[0] == 2
+        for candidates in itertools.permutations((low, answering(3.0, trips))):
+            assert pgm.Auto(candidates=candidates).run(model, ("log_z",), rng=0).log_z[0] == 1
+
+
+def test_of_two_doubtful_answers_about_means_the_one_with_the_smaller_error_stays():
+    """Few forward draws of rare evidence, and more of them."""
+    b = pgm.GraphBuilder()
+    for name in "ab":
+        b.variable(name, states=2)
+    b.conditional("a", (), [1 - 3e-4, 3e-4])
+    b.conditional("b", ("a",), [[1 - 1e-6, 1e-6], [0.5, 0.5]])
+    target, low = b.build().given({"b": 1}), pgm.Forward(draws=1000, most=1000)
+    both = low, pgm.Forward(draws=40_000, most=40_000)
+    for candidates in (both, both[::-1]):
+        r = pgm.Auto(candidates=candidates).run(target, ("marginals",), rng=0)
+        assert r.status is pgm.Status.FEW_WEIGHTS and r.method == both[1]
+
+
 def test_a_ladder_that_has_run_answers_whether_chains_agree_or_not():
     class Stuck:
         local = True

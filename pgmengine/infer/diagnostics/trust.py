@@ -46,6 +46,14 @@ MIN_WEIGHT_SHARE = 0.05
 # fewer, the standard error itself is too uncertain.
 MIN_EFFECTIVE_DRAWS = 20.0
 
+# Smallest effective number of forward draws, or a third of the draws if there are fewer than 600,
+# whatever share of the draws it is. Rare evidence needs many draws for each that counts, which says
+# nothing against the ones that count, of which none has more than 8 % of the weight. Random
+# networks with evidence of 1e-2 to 1e-7: 2,061 of 2,090 answers good, all intervals of these hold.
+# Six published networks: 251 of 281 good down to 1e-6, of which 2 missed; 139 of 199 down to 1e-10,
+# of which 4 missed. With the share as a limit: 147 and 62 good, of which 1 and 1 missed.
+MIN_EFFECTIVE_FORWARD_DRAWS = 200.0
+
 # Largest shape k of the Pareto tail of importance weights.
 MAX_PARETO_SHAPE = 0.7
 
@@ -127,19 +135,26 @@ def with_rounding(
     )
 
 
-def few(ess: Array, draws: int) -> bool:
+def least_effective(draws: int) -> float:
+    """Return the smallest effective number of draws that can be trusted, also as a share of all."""
+    return max(MIN_WEIGHT_SHARE * draws, min(MIN_EFFECTIVE_DRAWS, draws / 3))
+
+
+def few(ess: Array, draws: int, least: float | None = None) -> bool:
     """Return whether the smallest effective number (rows,) of draws is too small to be trusted."""
     # The negation makes NaN count as too small.
-    return not ess.min() >= max(MIN_WEIGHT_SHARE * draws, min(MIN_EFFECTIVE_DRAWS, draws / 3))
+    return not ess.min() >= (least_effective(draws) if least is None else least)
 
 
-def few_weights(ess: Array, draws: int, numbers: Array, what: str = "draws") -> tuple[str, ...]:
+def few_weights(
+    ess: Array, draws: int, numbers: Array, what: str = "draws", least: float | None = None
+) -> tuple[str, ...]:
     """Return a warning where few of a row's draws carry most of the importance weight.
 
-    `ess` (rows,) is their effective number, and `numbers` has the numbers by which messages name
-    the rows.
+    `ess` (rows,) is their effective number, `least` the smallest one that can be trusted, by
+    default `least_effective`, and `numbers` has the numbers by which messages name the rows.
     """
-    if not few(ess, draws):
+    if not few(ess, draws, least):
         return ()
     return (
         f"an effective {ess.min():.3g} of {draws} {what} carry the importance weight of row "

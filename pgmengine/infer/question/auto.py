@@ -21,10 +21,13 @@ chains have mixed keep their answers, and only the other rows are asked again. E
 may take at most `retry_seconds`. The reason: an RBM 784x100 completes 200 half images in 3 s, 38 of
 them well; longer chains complete 113 more in 12 s, and a ladder takes two minutes for all of them.
 
-A doubtful answer of another method, such as annealing, is replaced by a good answer only, and a
+A doubtful answer of another method, such as annealing, is replaced by a good or a better one, and a
 later candidate is tried only if it takes `confirm_seconds` or less. The reason: for RBMs 784x100
 and 784x500 trained on digits, ladders took 5 to 28 s after annealing, made too few round trips, and
-were up to 5 nats further from long runs.
+were up to 5 nats further from long runs. Of two doubtful answers, one of chains that did not travel
+or mix is the worse one, because its errors are not known. Otherwise the better log Z is the one
+with the higher lower end: estimates by importance weights are seldom far too high (references.py),
+and often too low. The better means have the smaller error.
 
 An approximation, whose error nobody knows, is the last resort: it answers where no other candidate
 can or ends well, and says so. It does not answer some rows beside estimates of the others.
@@ -58,6 +61,7 @@ from pgmengine.infer.question.joining import (
     unmixed_rows,
     with_rest,
 )
+from pgmengine.infer.question.precision import largest_error
 from pgmengine.infer.question.prepared import (
     AnyMethod,
     AnyPrepared,
@@ -250,9 +254,8 @@ class Auto(Method["tuple[Choice, ...]"]):
     ) -> Result:
         """Try the candidates in order, until a run ends well.
 
-        If no run ends well, return the last result that is not known to be wrong. If all are known
-        to be wrong, return the last one. Candidates before `begin` have been tried, and `last` is
-        the best of their results.
+        If no run ends well, return the best result (`_better`). Candidates before `begin` have been
+        tried, and `last` is the best of their results.
         """
         # The candidates share one stream of random numbers.
         rng = None if rng is None else seeded(rng)
@@ -269,6 +272,10 @@ class Auto(Method["tuple[Choice, ...]"]):
             if plan.refusal:
                 refused.append(plan)
                 continue
+            if last is not None:
+                chains = last.status.known_wrong or as_method(last.method).local
+                most = self.retry_seconds if chains else self.confirm_seconds
+                question = _within_seconds(question, most)
             log.debug("%s answers", plan)
             found, bad = self._asked(choice, question, index, executor, rng, state, ladders)
             if refused:
@@ -282,11 +289,7 @@ class Auto(Method["tuple[Choice, ...]"]):
                 own = rows_of(found, np.flatnonzero(rows))
                 rest = self._first_good(left, some, executor, rng, None, index + 1, own)
                 return with_rest(found, rest, rows, target)
-            if (
-                last is None
-                or last.status.known_wrong
-                or (not found.status.known_wrong and as_method(last.method).local)
-            ):
+            if last is None or _better(found, last):
                 last = found
             log.info("%s ended badly (%s): the next candidate is asked", plan.method, bad)
             refused.append(replace(plan, refusal=bad))
@@ -341,8 +344,9 @@ class Auto(Method["tuple[Choice, ...]"]):
         both = tuple(dict.fromkeys((*choice.want, "marginals")))
         compared = choice if both == choice.want else replace(choice, want=both, known={})
         result = answer(executor, compared.question(target, index), rng, state)
-        beside = compared.question(target, ladder)
         soon = met_soon(result.stats, getattr(question.method, "thin", 1))
+        most = self.confirm_seconds if soon else max(self.confirm_seconds, self.retry_seconds)
+        beside = _within_seconds(compared.question(target, ladder), most)
         slow = soon and beside.plan.seconds > self.confirm_seconds
         if not result.status.good or slow:
             return result, _reason(result)
@@ -502,6 +506,30 @@ def _last_resort(found: Result) -> Result:
     if found.kind != "approximation":
         return found
     return replace(found, warnings=(*found.warnings, LAST_RESORT))
+
+
+def _within_seconds(question: AnyPrepared, seconds: float) -> AnyPrepared:
+    """Return a ladder's question with settings that take at most `seconds`, if there are some."""
+    if not question.method.tempered or question.plan.most_seconds <= seconds:
+        return question
+    faster = question.method.faster(question.target, question.want, seconds)
+    return question if faster is None else faster.planned(question.target, question.want)
+
+
+def _better(found: Result, last: Result) -> bool:
+    """Return whether a doubtful answer is better than the one of an earlier candidate."""
+    if last.status.known_wrong or found.status.known_wrong:
+        return last.status.known_wrong
+    if as_method(last.method).local:
+        return True
+    blind = [r.status in (Status.FEW_TRIPS, Status.NOT_MIXED) for r in (found, last)]
+    if blind[0] != blind[1]:
+        return blind[1]
+    for name in ("log_z_interval", "log_prob_interval"):
+        if all(name in r.answers for r in (found, last)):
+            low, before = (np.fmax(r.answers[name][:, 0], -np.inf) for r in (found, last))
+            return bool(np.count_nonzero(low > before) > np.count_nonzero(low < before))
+    return largest_error(found) < largest_error(last)
 
 
 def _of_a_difference(plan: AnyPlan) -> AnyPlan:

@@ -157,7 +157,9 @@ def _cut(part: Result, draws: int) -> Result:
     for name, x in answers.get("samples", {}).items():
         by_chain = x.reshape(chains, count, *x.shape[1:])[:, kept]
         answers["samples"] = answers["samples"] | {name: by_chain.reshape(-1, *x.shape[1:])}
-    stats["energy"] = stats["energy"][:, kept]
+    for name, axes in as_method(part.method).statistics.items():
+        if name in stats and Axis.DRAW in axes and axes[0] is Axis.CHAIN:
+            stats[name] = stats[name][:, kept]
     return replace(part, answers=answers, stats=stats)
 
 
@@ -219,9 +221,20 @@ def _concatenated(values: list[Any], axis: int) -> Any:
 def _by_ladder(
     statistics: Statistics, found: Sequence[Result], rows: Sequence[int]
 ) -> dict[str, np.ndarray]:
-    """Return the statistics of ladders: (rungs,) if all parts have the same, else (rows, rungs)."""
+    """Return the statistics of ladders: (rungs,) if all parts have the same, else (rows, rungs).
+
+    Ladders with fewer rungs than others have NaN in their place.
+    """
     names = [n for n, axes in statistics.items() if axes == (Axis.RUNG,) and n in found[0].stats]
-    each = {n: np.repeat([part.stats[n] for part in found], rows, axis=0) for n in names}
+    each = {n: np.repeat(_padded([p.stats[n] for p in found]), rows, axis=0) for n in names}
     if "betas" in each and (each["betas"] != each["betas"][0]).any():
         return each
     return {n: value[0] if n == "betas" else value.mean(axis=0) for n, value in each.items()}
+
+
+def _padded(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """Return arrays (n,) as rows of one array, with NaN at the ends of the shorter ones."""
+    out = np.full((len(arrays), max(map(len, arrays))), np.nan)
+    for row, array in zip(out, arrays, strict=True):
+        row[: len(array)] = array
+    return out

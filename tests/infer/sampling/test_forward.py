@@ -278,11 +278,39 @@ def test_auto_draws_forward_when_nothing_is_known_below():
     assert "200 observed units, undirected tables and coupled pairs" in str(below.refused[0])
 
 
-def test_few_draws_that_carry_the_weight_are_told():
-    model = pgm.sbn([10, 5], rng=0).with_params({"v.bias": np.full(10, -18.0)})
-    model = model.with_params({"h1->v.weight": np.full((5, 10), 4.0)})
+@pytest.mark.parametrize("parents", [5, 12])
+def test_few_draws_that_carry_the_weight_are_told(parents):
+    """The draws that count are 1 of 32, or 1 of 4,096, where all parents are on."""
+    model = pgm.sbn([10, parents], rng=0)
+    model = model.with_params({"v.bias": np.full(10, 2.0 - 4.0 * parents)})
+    model = model.with_params({"h1->v.weight": np.full((parents, 10), 4.0)})
     r = pgm.infer(model, {"v": np.ones(10)}, method=pgm.Forward(200), rng=0)
+    if parents == 5:
+        # They are a small share, but many.
+        assert 200 < r.stats["ess"][0] < 0.05 * r.stats["drawn"][0] and r.status.good
+        return
     assert r.status is pgm.Status.FEW_WEIGHTS and "carry the importance weight" in r.warnings[0]
+
+
+@pytest.mark.long
+def test_intervals_of_rare_evidence_hold_and_are_good(networks=150, most_missed=3):
+    """The evidence has a probability of 1e-2 to 1e-6; at least 0.9 of the answers are good."""
+    rng, good, missed = np.random.default_rng(0), list[bool](), 0
+    while len(good) < networks:
+        model, names = pgm.GraphBuilder(), [f"x{i}" for i in range(10)]
+        for i, name in enumerate(names):
+            model.variable(name, states=3)
+            above = tuple(names[j] for j in rng.choice(i, min(i, 2), replace=False)) if i else ()
+            model.conditional(name, above, rng.dirichlet(np.ones(3), size=(3,) * len(above)))
+        net, x = model.build(), {n: int(rng.integers(3)) for n in rng.permutation(names)[:5]}
+        exact = pgm.infer(net, x, want=("log_z",), method=pgm.Exact()).log_z[0]
+        if not 1e-6 < np.exp(exact) < 1e-2:
+            continue
+        r = pgm.infer(net, x, want=("log_z",), method=pgm.Forward(), rng=len(good))
+        good.append(r.status.good)
+        low, high = r.log_z_interval[0]
+        missed += good[-1] and not low <= exact <= high
+    assert np.mean(good) > 0.9 and missed <= most_missed
 
 
 @pytest.mark.parametrize(

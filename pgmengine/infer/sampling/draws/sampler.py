@@ -49,7 +49,7 @@ class Sampler(Method[Check | None]):
     kernel: Kernel
     chains: int
     warmup: int
-    draws: int
+    draws: int | None
     rhat_limit: float
 
     def __post_init__(self) -> None:
@@ -90,6 +90,7 @@ class Sampler(Method[Check | None]):
         bounded : whether the answer is checked against proven lower bounds of log Z.
         """
         kept = self.draws if draws is None else draws
+        assert kept is not None
         chains, limit = self.chains, self.rhat_limit
         seconds = moving + collecting(target, want, target.rows * chains, kept)
         seconds += judging(target, chains, kept, limit, seconds)

@@ -30,6 +30,9 @@ and of the second ladder in turn. Their tours mix, so that both count as one.
 log Z comes from stepping_stones.py. The tests compare draws with exact answers, swaps with
 invariance by chi-square, and log Z with enumeration.
 
+Where a few units hold all others apart, the replicas are states of these units alone
+(cover_chains.py): the path is then another one, and the rest is drawn when it is asked for.
+
 ParallelTempering (parallel_tempering.py) answers questions by these ladders, and the trainer PT
 learns by them.
 """
@@ -37,15 +40,17 @@ learns by them.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 
-from pgmengine.base.types import Array
+from pgmengine.base.types import Array, States
 from pgmengine.engine.chains import Chains, make_chains
 from pgmengine.engine.kernels import Kernel
 from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.trust import with_rounding
+from pgmengine.infer.exact.enumeration.cover import Cover
+from pgmengine.infer.sampling.ladders.cover_chains import CoverChains, cover_form
 from pgmengine.infer.sampling.ladders.stepping_stones import FromSteppingStones, SteppingStones
 
 
@@ -83,15 +88,23 @@ class Ladders:
         ladders: int,
         kernel: Kernel,
         rng: np.random.Generator,
+        cover: Cover | None = None,
         moves: Moves | None = None,
     ) -> None:
         self.target, self.betas, self.rng, self.sweeps = target, betas, rng, 0
+        self.kernel, self.cover, count = kernel, cover, len(betas)
         self.moves, self.together = moves, 1 if moves is None else 2
-        count = len(betas)
         rows = np.repeat(np.arange(target.rows), ladders * count)
         many = target.take(rows).at(np.tile(betas, target.rows * ladders))
         self.at = np.arange(len(rows)).reshape(target.rows, ladders, count)
-        self.chains: Chains = make_chains(many, kernel, many.draw_at_0(rng), rng)
+        self.chains: Chains
+        self.log_z_at_0 = target.log_z_at_0
+        if cover is None:
+            self.chains = make_chains(many, kernel, many.draw_at_0(rng), rng)
+        else:
+            over = CoverChains(cover_form(target, cover), rows, many.beta, kernel, rng)
+            # They have the members of chains that ladders of a question use.
+            self.chains, self.log_z_at_0 = cast(Chains, over), over.log_z_at_0
         self.came_from_0 = np.zeros(len(rows), dtype=bool)
         self.accepted = np.zeros(self.at.shape[:2])
         self.highest = np.full(target.rows, -np.inf)
@@ -181,9 +194,33 @@ class Ladders:
         """
         return self.at[:, first :: self.together, -1].ravel()
 
-    def energy_at_1(self, chains: Array) -> Array:
-        """Return minus the log density at beta = 1 of some replicas, after a step."""
-        return np.asarray(-self.at_1[chains])
+    def drawn(self, first: int = 0) -> tuple[States, Array]:
+        """Return states at beta = 1, layer -> (rows * ladders / together, width), and energies.
+
+        They are those of `top`, after a step.
+        """
+        top = self.top(first)
+        x = self.chains.values(top)
+        if self.cover is None:
+            return x, np.asarray(-self.at_1[top])
+        # The weight of a state of the cover is a sum over all other units.
+        rows = np.repeat(np.arange(self.target.rows), len(top) // self.target.rows)
+        return x, -self.target.take(rows).log_density(x)
+
+    @property
+    def barrier(self) -> float:
+        """The estimated communication barrier: the sum of the rejections of all pairs."""
+        return float((self.rejected / np.maximum(self.proposed, 1.0)).sum())
+
+    def with_rungs(self, count: int) -> Ladders:
+        """Return ladders of another number of rungs, spaced alike, from the nearest replicas."""
+        place = np.linspace(0.0, len(self.betas) - 1.0, count)
+        betas = np.interp(place, np.arange(len(self.betas)), self.betas)
+        own = self.at.shape[1], self.kernel, self.rng, self.cover, self.moves
+        new = Ladders(self.target, betas, *own)
+        nearest = self.at[..., np.round(place).astype(np.int64)].ravel()
+        new.chains.place_at(self.chains.values(nearest))
+        return new
 
     def adapt(self) -> None:
         """Move the rungs so that all pairs reject equally often (Syed et al. 2022); reset all sums.
@@ -203,7 +240,7 @@ class Ladders:
 
     def log_z(self) -> FromSteppingStones:
         """Return log Z of all rows by stepping stones."""
-        found = self.stepping_stones.estimate(self.target.log_z_at_0())
+        found = self.stepping_stones.estimate(self.log_z_at_0())
         log_z, error, ends = with_rounding(self.target, found.log_z, found.error, found.interval)
         return replace(found, log_z=log_z, error=error, interval=ends)
 

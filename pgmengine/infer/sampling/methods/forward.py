@@ -34,6 +34,7 @@ from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.convergence import least_error
 from pgmengine.infer.diagnostics.trust import (
     ERRORS_PER_INTERVAL_SIDE,
+    MIN_EFFECTIVE_FORWARD_DRAWS,
     few_weights,
     heavy_tail,
     interval,
@@ -257,7 +258,9 @@ class Forward(Method[Check]):
         """Return the result with its status: whether the importance weights can be trusted."""
         ess, count = found.stats["ess"], int(found.stats["drawn"][0])
         numbers = target.row_numbers
-        note = few_weights(ess, count, numbers) + heavy_tail(found.stats["pareto_shape"], numbers)
+        least = min(MIN_EFFECTIVE_FORWARD_DRAWS, count / 3)
+        note = few_weights(ess, count, numbers, least=least)
+        note += heavy_tail(found.stats["pareto_shape"], numbers)
         if len(rows := np.flatnonzero(found.stats["halves_apart"])):
             note += (f"two halves of the draws disagree on log Z of row {numbers[rows[0]]}",)
         # Where evidence lies below free units, equal importance weights prove nothing, because all
