@@ -119,7 +119,7 @@ def test_ladders_with_moves_keep_the_distribution_of_each_rung(name, kernel):
     rng, count = np.random.default_rng(4), 4000
     row = draw_row(tiny_model, np.random.default_rng(11), 0.0)
     target = tiny_model.build().given()
-    ladders = Ladders(target, BETAS, count, kernel, rng, pgm.Houdayer().over(target))
+    ladders = Ladders(target, BETAS, count, kernel, rng, moves=pgm.Houdayer().over(target))
     truths = [Brute(tiny_model, row, beta=beta) for beta in BETAS]
     parts = [exact_start(truth, count, rng) for truth in truths]
     x = {
