@@ -31,7 +31,6 @@ from pgmengine.infer.question.prepared import MethodLike
 
 with needed_by("pgmengine.torch"):
     import torch
-
     from torch import Tensor
     from torch.autograd import Function
 

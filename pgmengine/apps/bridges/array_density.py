@@ -18,12 +18,14 @@ import numpy as np
 
 from pgmengine.base.array_library import ArrayLibrary
 from pgmengine.base.errors import PgmError
+from pgmengine.base.types import Array
 from pgmengine.declare.model import Model
 from pgmengine.evidence.columns import Named, by_name, check_mapping
 from pgmengine.model.couplings import Coupling
 from pgmengine.model.forms.gate import Steps
 from pgmengine.model.forms.table_forms import Leaves
 from pgmengine.model.layer import Layer
+from pgmengine.model.terms.expansion import Entries
 from pgmengine.model.terms.term import Term
 from pgmengine.model.weights import is_sparse, numbers
 
@@ -79,7 +81,9 @@ def _values(model: Model, given: list[Named], lib: ArrayLibrary) -> dict[str, An
         found = parts.get(name, {})
         missing = [] if None in found else [i for i in range(layer.size) if i not in found]
         if missing:
-            raise PgmError(f"states need a value for every unit; {layer.place(missing[0])} has none")
+            raise PgmError(
+                f"states need a value for every unit; {layer.place(missing[0])} has none"
+            )
         each = [found[None]] if None in found else [found[i] for i in range(layer.size)]
         out[name] = lib.xp.concatenate(each, 1)
     return out
@@ -108,7 +112,10 @@ def _read(one: Named, lib: ArrayLibrary) -> Any:
     if k == 1 or unit.support is None:
         return labels
     hot = 1.0 * (labels[..., None] == lib.constant(np.arange(float(len(unit.support))), labels))
-    hot = lib.xp.where(hot.sum(-1)[..., None] == 1, lib.constant(np.ones(1), labels), lib.xp.nan) * hot
+    hot = (
+        lib.xp.where(hot.sum(-1)[..., None] == 1, lib.constant(np.ones(1), labels), lib.xp.nan)
+        * hot
+    )
     return hot @ lib.constant(unit.support, labels)
 
 
@@ -126,7 +133,11 @@ class _Density:
         s, total = self.model.structure, 0.0
         for name, layer in s.layers.items():
             own = self._conditional if name in s.directed_layers else self._undirected
-            total = total + own(layer)
+            try:
+                total = total + own(layer)
+            except NotImplementedError as error:
+                what = f"{layer.title} has {layer.unit!r} units, which torch and JAX do not know"
+                raise PgmError(f"{what}: {error}") from None
         for c in s.undirected:
             total = total + self._coupling(c)
         for t in s.tables_and_gates:
@@ -134,12 +145,22 @@ class _Density:
                 total = total + self._gate(t, t.form)
         return total + self._tables() if s.tables else total
 
+    def _at(self, positions: Array) -> Any:
+        """Return positions as integers of the library, on the device of the values."""
+        return self.lib.constant(positions.astype(np.int64), next(iter(self.x.values())))
+
+    def _acting(self, e: Entries) -> Any:
+        """Return the numbers of a term of places at its entries."""
+        return e.factor * self.numbers[e.key][self._at(e.numbers)]
+
     def _flat(self, name: str) -> Any:
         """Return the values (rows, width) of a layer."""
         layer, x = self.model.structure.layers[name], self.x[name]
         if math.prod(x.shape[1:]) != layer.width:
-            raise PgmError(f"{layer.title} has {layer.unit!r} units, which torch and JAX take as "
-                           "children alone")
+            raise PgmError(
+                f"{layer.title} has {layer.unit!r} units, which torch and JAX take as children "
+                "without children of their own"
+            )
         return x.reshape(len(x), layer.width)
 
     def _undirected(self, layer: Layer) -> Any:
@@ -150,14 +171,12 @@ class _Density:
         # The table of a conditional has no base measure beside it; a wrong value stays NaN.
         total = x @ self.numbers[key] + (self._base(layer) * free).sum(-1)
         for e in s.expansion.terms(key):
-            total = total + x[:, e.columns] @ (e.factor * self.numbers[e.key][e.numbers])
+            total = total + x[:, self._at(e.columns)] @ self._acting(e)
         return total
 
     def _base(self, layer: Layer) -> Any:
-        try:
-            return layer.unit.log_h_in(self.lib, self.x[layer.name])
-        except NotImplementedError as error:
-            raise PgmError(f"{layer.title}: torch and JAX do not know its units: {error}") from None
+        """Return log h of the values of a layer, (rows, size)."""
+        return layer.unit.log_h_in(self.lib, self.x[layer.name])
 
     def _conditional(self, layer: Layer) -> Any:
         """Return the sum of log p(x | input) of the units of a directed layer."""
@@ -165,19 +184,15 @@ class _Density:
         x, zeta = self.x[name], self.numbers[f"{name}.bias"]
         zeta = zeta + 0.0 * lib.constant(np.zeros((len(x), 1)), zeta)
         for e in s.expansion.terms(f"{name}.bias"):
-            zeta = lib.added(zeta, e.columns, e.factor * self.numbers[e.key][e.numbers])
+            zeta = lib.added(zeta, e.columns, self._acting(e))
         for c in s.arrows_into[name]:
             parents = self._flat(c.a)
             for rows, columns, weights in self._entries(c):
-                zeta = lib.added(zeta, columns, parents[:, rows] * weights)
+                zeta = lib.added(zeta, columns, parents[:, self._at(rows)] * weights)
             if (weight := self._dense(c)) is not None:
                 zeta = zeta + parents @ weight
         shape = (len(x), layer.size) if layer.unit.width == 1 else (len(x), layer.size, -1)
-        try:
-            found = layer.unit.log_conditional_in(lib, x, zeta.reshape(shape))
-        except NotImplementedError as error:
-            raise PgmError(f"{layer.title}: torch and JAX do not know its units: {error}") from None
-        total = found.sum(-1)
+        total = layer.unit.log_conditional_in(lib, x, zeta.reshape(shape)).sum(-1)
         if s.conditioned[name].any():
             tabled = lib.constant(s.conditioned[name].astype(np.float64), x)
             total = total - (self._base(layer) * tabled).sum(-1)
@@ -197,16 +212,18 @@ class _Density:
         own = self.model.params.get(key)
         if own is not None and is_sparse(own):
             at = own.tocoo()
-            out.append((at.row, at.col, self.numbers[key] * (0.5 if c.lateral and not c.directed else 1.0)))
+            out.append(
+                (at.row, at.col, self.numbers[key] * (0.5 if c.lateral and not c.directed else 1.0))
+            )
         for e in self.model.structure.expansion.terms(key):
-            out.append((e.rows, e.columns, e.factor * self.numbers[e.key][e.numbers]))
+            out.append((e.rows, e.columns, self._acting(e)))
         return out
 
     def _coupling(self, c: Coupling) -> Any:
         """Return the term of an undirected coupling."""
         a, b, total = self._flat(c.a), self._flat(c.b), 0.0
         for rows, columns, weights in self._entries(c):
-            total = total + (a[:, rows] * b[:, columns]) @ weights
+            total = total + (a[:, self._at(rows)] * b[:, self._at(columns)]) @ weights
         if (weight := self._dense(c)) is not None:
             total = total + ((a @ weight) * b).sum(-1) * (0.5 if c.lateral else 1.0)
         return total
@@ -216,7 +233,11 @@ class _Density:
         found = []
         for name, layer in self.model.structure.layers.items():
             if layer.unit.support is None:
-                found.append(self.lib.constant(np.zeros((len(self.x[name]), layer.size), dtype=np.int64), self.x[name]))
+                found.append(
+                    self.lib.constant(
+                        np.zeros((len(self.x[name]), layer.size), dtype=np.int64), self.x[name]
+                    )
+                )
             else:
                 found.append(layer.unit.nearest_in(self.lib, self.x[name])[0])
         return self.lib.xp.concatenate(found, 1)
@@ -226,32 +247,35 @@ class _Density:
         s, xp = self.model.structure, self.lib.xp
         index, steps = s.table_index, self._states()
         like = next(iter(self.x.values()))
-        steps = steps[:, index.unit] * self.lib.constant(index.stride, like)
+        steps = steps[:, self._at(index.unit)] * self._at(index.stride)
         sums = xp.concatenate([0 * steps[:, :1], xp.cumsum(steps, 1)], 1)
-        at = sums[:, index.start[1:]] - sums[:, index.start[:-1]]
+        at = sums[:, self._at(index.start[1:])] - sums[:, self._at(index.start[:-1])]
         entries = []
         for t in s.stored_tables.values():
             own = self.numbers[t.key]
             if isinstance(t.form, Steps):
                 own = self.lib.constant(np.zeros(t.form.entries), like)
             elif isinstance(t.form, Leaves):
-                own = own[t.form.number_of_entry.reshape(-1)]
+                own = own[self._at(t.form.number_of_entry.reshape(-1))]
             entries.append(own)
-        return xp.concatenate(entries, 0)[at + self.lib.constant(index.first, like)].sum(-1)
+        return xp.concatenate(entries, 0)[at + self._at(index.first)].sum(-1)
 
     def _gate(self, t: Term, form: Steps) -> Any:
         """Return the term of a gate at all of its places, by its chain of contributions."""
         s, xp, lib = self.model.structure, self.lib.xp, self.lib
         units = t.index + [s.first_unit[name] for name in t.layers]
-        states = self._states()[:, units.reshape(-1)].reshape(-1, units.shape[1])
+        states = self._states()[:, self._at(units.reshape(-1))].reshape(-1, units.shape[1])
         theta, draws = xp.exp(self.numbers[t.key]), form.all_draws
         ends = np.cumsum([0, *(step.rows.size * step.states for step in form.steps)])
         zero = lib.constant(np.zeros(ends[-1]), theta)
-        links = lib.added(zero, draws.entry, theta[draws.number])
-        parents, here = iter(range(states.shape[1] - 1)), lib.constant(np.ones((len(states), 1)), theta)
+        links = lib.added(zero, draws.entry, theta[self._at(draws.number)])
+        parents, here = (
+            iter(range(states.shape[1] - 1)),
+            lib.constant(np.ones((len(states), 1)), theta),
+        )
         for step, begin, end in zip(form.steps, ends[:-1], ends[1:], strict=True):
             link = links[begin:end].reshape(*step.rows.shape, step.states)
             at = states[:, next(parents)] if step.has_parent else 0 * states[:, 0]
             here = xp.einsum("rj,jrk->rk", here, link[:, at])
-        found = here[np.arange(len(states)), states[:, -1]]
+        found = here[self._at(np.arange(len(states))), states[:, -1]]
         return xp.log(found).reshape(-1, len(units)).sum(-1)

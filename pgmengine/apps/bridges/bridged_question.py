@@ -76,6 +76,10 @@ class BridgedQuestion:
             target = replace(target, weights=weights)
         return about(model, answered(planned(target, tuple(want), self.method), rng), target)
 
+    def observing(self, evidence: Any) -> BridgedQuestion:
+        """Return the question with other evidence."""
+        return replace(self, evidence=evidence)
+
     def _shaped(self, key: str, array: Array) -> Any:
         """Return a parameter from its numbers, at the stored entries of a sparse one."""
         own = self.model.params.get(key)
@@ -117,12 +121,23 @@ class BridgedQuestion:
                 each = np.einsum("r,r...->r...", weights, prob)
                 alike = arrays[i].size < each.size
                 out[i] = (each.sum(axis=0) if alike else each).reshape(arrays[i].shape)
-        halved = {f"{c.key}.weight" for c in self.model.structure.undirected if c.lateral}
+        gradient = result.raw("gradient") if any(needed[several:]) else {}
         for i, key in enumerate(self.params, several):
             if needed[i]:
-                found = numbers(result.raw("gradient")[key]).reshape(arrays[i].shape)
-                out[i] = found / 2 if key in halved else found
+                found = numbers(gradient[key]) * self._shares(key)
+                out[i] = found.reshape(arrays[i].shape)
         return out
+
+    def _shares(self, key: str) -> Any:
+        """Return the part of a slope that belongs to each number: 0 where there is no parameter."""
+        s = self.model.structure
+        if any(key == f"{c.key}.weight" for c in s.undirected if c.lateral):
+            return 0.5
+        t = s.parameters[key]
+        if not (t.whole and t.is_bias):
+            return 1.0
+        layer = s.layers[t.layers[0]]
+        return layer.components(s.has_bias[layer.name])
 
 
 def bridged_question(
@@ -147,7 +162,7 @@ def bridged_question(
                 f"log_z needs an exact method, as pgm.Exact(), for the gradient to be the one of "
                 f"its answer; {type(method).__name__} has the guarantee {guarantee!r}"
             )
-    soft, params = soft or {}, params or {}
+    soft, params = ({} if given is None else given for given in (soft, params))
     check_mapping(one.structure, soft, "soft")
     for name, value in soft.items():
         if not hasattr(value, "shape") or hasattr(value, "columns"):

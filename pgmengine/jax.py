@@ -1,0 +1,339 @@
+"""Models as layers of programs in JAX (extra "jax").
+
+`log_z` is differentiable in soft evidence and in parameters: its gradient is made of the exact
+marginals and expected statistics of the engine, which one more question answers for each backward
+pass. The engine computes in double precision on the CPU, as a callback of compiled programs.
+`log_density` is written in jax.numpy itself, and runs where its arrays are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pgmengine.apps.bridges.array_density import array_log_density
+from pgmengine.apps.bridges.bridged_question import (
+    NO_GRADIENT,
+    NO_SECOND,
+    BridgedQuestion,
+    bridged_question,
+    by_declared_name,
+)
+from pgmengine.base.array_library import ArrayLibrary
+from pgmengine.base.errors import PgmError
+from pgmengine.base.extras import needed_by
+from pgmengine.base.types import Array, RngLike
+from pgmengine.declare.model import ModelLike, as_model
+from pgmengine.infer.methods import Exact
+from pgmengine.infer.question.prepared import MethodLike
+
+with needed_by("pgmengine.jax"):
+    import jax
+    import jax.numpy as jnp
+
+
+class Marginals(NamedTuple):
+    """Marginals by the names of variables and layers, in the shapes of `Result`.
+
+    Attributes
+    ----------
+    mean : name -> posterior means.
+    prob : name -> probabilities of states, of units with finitely many.
+    """
+
+    mean: dict[Any, jax.Array]
+    prob: dict[Any, jax.Array]
+
+
+def log_z(
+    model: ModelLike,
+    evidence: Any = None,
+    *,
+    soft: Mapping[Any, jax.Array] | None = None,
+    params: Mapping[str, jax.Array] | None = None,
+    do: Any = None,
+    method: MethodLike | None = None,
+) -> jax.Array:
+    """Return log Z of each row, differentiable in soft evidence and in parameters.
+
+    Use it as a layer: a network computes the soft evidence of a chain, a tree or any model of small
+    width, and log Z of the model with the labels observed less log Z without them is the
+    log-likelihood of the labels (a neural CRF). It works under `jax.grad`, `jax.vjp`, `jax.jit` and
+    `jax.vmap`, which asks one question after the other: rows of one question are faster.
+
+    Parameters
+    ----------
+    model : a model, or the Fit that holds it.
+    evidence : as in `infer`; rows of evidence are rows of the answer. Arrays of JAX may be traced.
+        It has no gradient.
+    soft : layer or variable -> log weights of its states, in the shapes of `infer`, in nats.
+    params : parameter -> numbers in place of those of `model.params`, by the same names and in the
+        same shapes. Rows of conditional tables are normalised. A sparse weight has the numbers that
+        it stores, (nnz,).
+    do : as in `infer`, but not traced.
+    method : `pgm.Exact()` by default, or another exact method.
+
+    Returns
+    -------
+    Log Z (rows,), in the precision of the first array. The derivative in soft evidence is the
+    probability of each state, the one in a parameter its expected statistic; each backward pass
+    asks one question.
+
+    Raises
+    ------
+    PgmError if the input is unusable, if the model is too wide for exact answers, and where second
+    derivatives are taken. Compiled programs raise an error of JAX with its message.
+
+    References
+    ----------
+    Lafferty, McCallum and Pereira (2001), Conditional random fields; Wainwright and Jordan (2008),
+    Graphical models, exponential families, and variational inference.
+
+    Examples
+    --------
+    >>> import jax
+    >>> import jax.numpy as jnp
+    >>> import pgmengine as pgm
+    >>> model = pgm.rbm(3, 2, rng=0)
+    >>> jax.grad(lambda x: pgm.jax.log_z(model, soft={"v": x})[0])(jnp.zeros(3)).shape
+    (3,)
+    """
+    question, arrays = bridged_question(model, evidence, soft, params, do, method, exact=True)
+    inputs = [jnp.asarray(one) for one in arrays]
+    # Arrays of JAX may be traced, and are arguments of the callback.
+    named = evidence.items() if isinstance(evidence, Mapping) else ()
+    seen = {name: x for name, x in named if isinstance(x, jax.Array)}
+    rest = {name: x for name, x in named if name not in seen} if seen else evidence
+    asked = _Asked(question, rest, tuple(seen), _precision(inputs))
+    stand_in = {**rest, **{n: np.full(x.shape, np.nan) for n, x in seen.items()}} if seen else rest
+    rows = question.rows([x.shape for x in inputs], stand_in)
+    values = [jax.lax.stop_gradient(jnp.asarray(x, float)) for x in seen.values()]
+    return _log_z(asked, rows, values, inputs)
+
+
+def marginals(
+    model: ModelLike,
+    evidence: Any = None,
+    *,
+    soft: Mapping[Any, jax.Array] | None = None,
+    params: Mapping[str, jax.Array] | None = None,
+    do: Any = None,
+    method: MethodLike | None = None,
+    rng: RngLike = None,
+) -> Marginals:
+    """Return posterior means and probabilities of states as arrays of JAX.
+
+    Use it for predictions, outside of `jit` and of functions whose gradient is taken.
+
+    Parameters
+    ----------
+    model, evidence, soft, params, do : as in `log_z`.
+    method, rng : as in `infer`, so that answers of models that are too wide are estimates.
+
+    Returns
+    -------
+    Marginals, with `mean` and `prob` by name.
+
+    Raises
+    ------
+    PgmError as `infer`, and where a gradient is taken.
+
+    Examples
+    --------
+    >>> import pgmengine as pgm
+    >>> pgm.jax.marginals(pgm.rbm(3, 2, rng=0), {"v": [1, 0, 1]}).mean["h"].shape
+    (2,)
+    """
+    question, arrays = bridged_question(model, evidence, soft, params, do, method, exact=False)
+    inputs = [jnp.asarray(one) for one in arrays]
+    result = question.ask(_concrete(inputs, "marginals"), ("marginals",), rng=rng)
+    parts = (by_declared_name(result, answer) for answer in ("mean", "prob"))
+    own = _precision(inputs)
+    return Marginals(*({n: jnp.asarray(x, own) for n, x in part.items()} for part in parts))
+
+
+def samples(
+    model: ModelLike,
+    evidence: Any = None,
+    *,
+    soft: Mapping[Any, jax.Array] | None = None,
+    params: Mapping[str, jax.Array] | None = None,
+    do: Any = None,
+    draws: int = 1000,
+    method: MethodLike | None = None,
+    rng: RngLike = None,
+) -> dict[Any, jax.Array]:
+    """Return draws of the posterior as arrays of JAX, which are constants for every gradient.
+
+    Use it for expectations of functions in JAX, and with `log_density` for the model phase of a
+    gradient. Draw outside of `jit`, and outside of functions whose gradient is taken.
+
+    Parameters
+    ----------
+    model, evidence, soft, params, do : as in `log_z`.
+    draws : the number of draws of the default method, `pgm.Exact(draws=draws)`.
+    method : another method of `infer`, with its own number of draws.
+    rng : int or numpy Generator.
+
+    Returns
+    -------
+    Name -> values (draws, rows, size[, k]), as `Result.samples`.
+
+    Raises
+    ------
+    PgmError as `infer`.
+
+    Examples
+    --------
+    >>> import pgmengine as pgm
+    >>> pgm.jax.samples(pgm.rbm(3, 2, rng=0), draws=5, rng=0)["v"].shape
+    (5, 1, 3)
+    """
+    by = Exact(draws=draws) if method is None else method
+    question, arrays = bridged_question(model, evidence, soft, params, do, by, exact=False)
+    inputs = [jnp.asarray(one) for one in arrays]
+    result = question.ask(_concrete(inputs, "draws"), ("samples",), rng=rng)
+    own = _precision(inputs)
+    return {n: jnp.asarray(x, own) for n, x in by_declared_name(result, "samples").items()}
+
+
+def log_density(
+    model: ModelLike, states: Mapping[Any, jax.Array], params: Mapping[str, jax.Array] | None = None
+) -> jax.Array:
+    """Return the log of the unnormalised joint density of complete states, a function in JAX.
+
+    Use it to run a model on a GPU, as the prior or the energy of a larger program. It is
+    differentiable in states and parameters, any number of times, and compiles.
+
+    Parameters
+    ----------
+    model : a model, or the Fit that holds it.
+    states : layer -> values (rows, size[, k]), as `samples` gives them, or labels (rows, size) of
+        Categorical units; variable -> numbers of states (rows,), or one-hot rows.
+    params : parameter -> array in place of those of `model.params`, as in `log_z`.
+
+    Returns
+    -------
+    The log density (rows,), equal to `model.log_density`, in the precision of the first array of
+    floating point. Values may be traced: a row with a value that its unit does not have is NaN.
+
+    Raises
+    ------
+    PgmError for unknown names, wrong shapes, units without values, and unit types of users that
+    JAX does not know (`Unit.log_h_in`).
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> import pgmengine as pgm
+    >>> x = {"v": jnp.zeros((2, 3)), "h": jnp.ones((2, 2))}
+    >>> pgm.jax.log_density(pgm.rbm(3, 2, rng=0), x).shape
+    (2,)
+    """
+    one, own = as_model(model), params or {}
+    precision = _precision([jnp.asarray(x) for x in (*states.values(), *own.values())])
+    x, numbers = ({n: jnp.asarray(v, precision) for n, v in p.items()} for p in (states, own))
+    found: jax.Array = array_log_density(one, x, numbers, _LIBRARY)
+    return found
+
+
+class _Asked(NamedTuple):
+    """A question with the names of the evidence in arrays of JAX, and the precision of answers."""
+
+    question: BridgedQuestion
+    rest: Any
+    seen: tuple[Any, ...]
+    precision: Any
+
+    def of(self, values: Sequence[Any]) -> BridgedQuestion:
+        """Return the question with the values of this evidence."""
+        if not self.seen:
+            return self.question
+        given = dict(zip(self.seen, map(np.asarray, values), strict=True))
+        return self.question.observing({**self.rest, **given})
+
+    def log_z(self, values: Sequence[Any], inputs: Sequence[Any]) -> Array:
+        """Return log Z (rows,)."""
+        return self.of(values).log_z(_numpy(inputs)).astype(self.precision)
+
+    def slopes(self, values: Sequence[Any], inputs: Sequence[Any], slope: Any) -> list[Any]:
+        """Return the derivatives of a loss in the inputs, from those in log Z."""
+        whole = _numpy(inputs)
+        found = self.of(values).slopes(whole, *_numpy([slope]), [True] * len(inputs))
+        return [np.asarray(x, a.dtype) for x, a in zip(found, inputs, strict=True)]
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0, 1))
+def _log_z(asked: _Asked, rows: int, values: Any, inputs: Any) -> Any:
+    """Return log Z (rows,) by a callback."""
+    out = jax.ShapeDtypeStruct((rows,), asked.precision)
+    return _called(asked.log_z, out, values, inputs)
+
+
+def _forward(asked: _Asked, rows: int, values: Any, inputs: Any) -> Any:
+    return _log_z(asked, rows, values, inputs), (values, inputs)
+
+
+def _backward(asked: _Asked, rows: int, kept: Any, slope: Any) -> Any:
+    values, inputs = kept
+    return [jnp.zeros_like(x) for x in values], _slopes(asked, values, inputs, slope)
+
+
+_log_z.defvjp(_forward, _backward)
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _slopes(asked: _Asked, values: Any, inputs: Any, slope: Any) -> Any:
+    """Return the first derivatives of log Z by a callback; they have none."""
+    out = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in inputs]
+    return _called(asked.slopes, out, values, inputs, slope)
+
+
+@_slopes.defjvp
+def _second(asked: _Asked, primals: Any, tangents: Any) -> Any:
+    raise PgmError(NO_SECOND)
+
+
+def _called(function: Any, out: Any, *given: Any) -> Any:
+    """Return the answer of the engine, by a callback where arrays are traced.
+
+    A callback would raise every error as one of JAX.
+    """
+    if any(isinstance(x, jax.core.Tracer) for x in jax.tree.leaves(given)):
+        return jax.pure_callback(function, out, *given, vmap_method="sequential")
+    return jax.tree.map(jnp.asarray, function(*given))
+
+
+def _numpy(inputs: Sequence[Any]) -> list[Array]:
+    """Return arrays in double precision."""
+    return [np.asarray(x, dtype=np.float64) for x in inputs]
+
+
+def _concrete(inputs: Sequence[jax.Array], what: str) -> list[Array]:
+    """Return arrays in double precision; PgmError for those that are traced."""
+    if any(isinstance(x, jax.core.Tracer) for x in inputs):
+        raise PgmError(f"{NO_GRADIENT.format(what)}; outside of jit and grad they are answered")
+    return _numpy(inputs)
+
+
+def _precision(arrays: Sequence[jax.Array]) -> Any:
+    """Return the precision of the first array of floating point, else the highest of JAX."""
+    real = [x.dtype for x in arrays if jnp.issubdtype(x.dtype, jnp.floating)]
+    return (real or [jnp.zeros(()).dtype])[0]
+
+
+def _constant(array: Array, like: jax.Array) -> jax.Array:
+    """Return a constant, in the precision of an array unless it is of integers."""
+    return jnp.asarray(array, like.dtype if array.dtype.kind == "f" else None)
+
+
+def _added(total: jax.Array, columns: Array, numbers: jax.Array) -> jax.Array:
+    """Return a sum at columns, which may repeat."""
+    shape = jnp.broadcast_shapes(total.shape[:-1], numbers.shape[:-1])
+    return jnp.broadcast_to(total, (*shape, total.shape[-1])).at[..., columns].add(numbers)
+
+
+_LIBRARY = ArrayLibrary(jnp, _constant, _added)
