@@ -8,7 +8,7 @@ pass. The engine computes in double precision on the CPU, as a callback of compi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -18,34 +18,21 @@ from pgmengine.apps.bridges.array_density import array_log_density
 from pgmengine.apps.bridges.bridged_question import (
     NO_GRADIENT,
     NO_SECOND,
+    Answers,
     BridgedQuestion,
+    answers_of,
     bridged_question,
-    by_declared_name,
 )
 from pgmengine.base.array_library import ArrayLibrary
 from pgmengine.base.errors import PgmError
 from pgmengine.base.extras import needed_by
 from pgmengine.base.types import Array, RngLike
 from pgmengine.declare.model import ModelLike, as_model
-from pgmengine.infer.methods import Exact
 from pgmengine.infer.question.prepared import MethodLike
 
 with needed_by("pgmengine.jax"):
     import jax
     import jax.numpy as jnp
-
-
-class Marginals(NamedTuple):
-    """Marginals by the names of variables and layers, in the shapes of `Result`.
-
-    Attributes
-    ----------
-    mean : name -> posterior means.
-    prob : name -> probabilities of states, of units with finitely many.
-    """
-
-    mean: dict[Any, jax.Array]
-    prob: dict[Any, jax.Array]
 
 
 def log_z(
@@ -97,8 +84,9 @@ def log_z(
     >>> import jax
     >>> import jax.numpy as jnp
     >>> import pgmengine as pgm
+    >>> from pgmengine.jax import log_z
     >>> model = pgm.rbm(3, 2, rng=0)
-    >>> jax.grad(lambda x: pgm.jax.log_z(model, soft={"v": x})[0])(jnp.zeros(3)).shape
+    >>> jax.grad(lambda x: log_z(model, soft={"v": x})[0])(jnp.zeros(3)).shape
     (3,)
     """
     question, arrays = bridged_question(model, evidence, soft, params, do, method, exact=True)
@@ -114,90 +102,56 @@ def log_z(
     return _log_z(asked, rows, values, inputs)
 
 
-def marginals(
+def infer(
     model: ModelLike,
     evidence: Any = None,
+    want: Iterable[str] = ("marginals",),
     *,
     soft: Mapping[Any, jax.Array] | None = None,
     params: Mapping[str, jax.Array] | None = None,
     do: Any = None,
     method: MethodLike | None = None,
     rng: RngLike = None,
-) -> Marginals:
-    """Return posterior means and probabilities of states as arrays of JAX.
+) -> Answers:
+    """Return marginals and draws as arrays of JAX.
 
-    Use it for predictions, outside of `jit` and of functions whose gradient is taken.
+    Use it for predictions, and with `log_density` for expectations in the middle of a program.
+    Ask outside of `jit`, and outside of functions whose gradient is taken. Draws
+    are constants for every gradient.
 
     Parameters
     ----------
     model, evidence, soft, params, do : as in `log_z`.
-    method, rng : as in `infer`, so that answers of models that are too wide are estimates.
+    want : "marginals", "samples" or both.
+    method, rng : as in `pgm.infer`, so that models that are too wide have estimates.
+        `pgm.Exact(draws=50)` makes 50 draws.
 
     Returns
     -------
-    Marginals, with `mean` and `prob` by name.
+    Answers, with `mean`, `prob` and `samples` by name.
 
     Raises
     ------
-    PgmError as `infer`, and where a gradient is taken.
+    PgmError as `pgm.infer`, and where the gradient of marginals is taken.
 
     Examples
     --------
     >>> import pgmengine as pgm
-    >>> pgm.jax.marginals(pgm.rbm(3, 2, rng=0), {"v": [1, 0, 1]}).mean["h"].shape
+    >>> from pgmengine.jax import infer
+    >>> infer(pgm.rbm(3, 2, rng=0), {"v": [1, 0, 1]}).mean["h"].shape
     (2,)
     """
     question, arrays = bridged_question(model, evidence, soft, params, do, method, exact=False)
     inputs = [jnp.asarray(one) for one in arrays]
-    result = question.ask(_concrete(inputs, "marginals"), ("marginals",), rng=rng)
-    parts = (by_declared_name(result, answer) for answer in ("mean", "prob"))
-    own = _precision(inputs)
-    return Marginals(*({n: jnp.asarray(x, own) for n, x in part.items()} for part in parts))
-
-
-def samples(
-    model: ModelLike,
-    evidence: Any = None,
-    *,
-    soft: Mapping[Any, jax.Array] | None = None,
-    params: Mapping[str, jax.Array] | None = None,
-    do: Any = None,
-    draws: int = 1000,
-    method: MethodLike | None = None,
-    rng: RngLike = None,
-) -> dict[Any, jax.Array]:
-    """Return draws of the posterior as arrays of JAX, which are constants for every gradient.
-
-    Use it for expectations of functions in JAX, and with `log_density` for the model phase of a
-    gradient. Draw outside of `jit`, and outside of functions whose gradient is taken.
-
-    Parameters
-    ----------
-    model, evidence, soft, params, do : as in `log_z`.
-    draws : the number of draws of the default method, `pgm.Exact(draws=draws)`.
-    method : another method of `infer`, with its own number of draws.
-    rng : int or numpy Generator.
-
-    Returns
-    -------
-    Name -> values (draws, rows, size[, k]), as `Result.samples`.
-
-    Raises
-    ------
-    PgmError as `infer`.
-
-    Examples
-    --------
-    >>> import pgmengine as pgm
-    >>> pgm.jax.samples(pgm.rbm(3, 2, rng=0), draws=5, rng=0)["v"].shape
-    (5, 1, 3)
-    """
-    by = Exact(draws=draws) if method is None else method
-    question, arrays = bridged_question(model, evidence, soft, params, do, by, exact=False)
-    inputs = [jnp.asarray(one) for one in arrays]
-    result = question.ask(_concrete(inputs, "draws"), ("samples",), rng=rng)
-    own = _precision(inputs)
-    return {n: jnp.asarray(x, own) for n, x in by_declared_name(result, "samples").items()}
+    if any(isinstance(x, jax.core.Tracer) for x in inputs):
+        raise PgmError(f"{NO_GRADIENT}; outside of jit and grad, infer answers")
+    result, own = question.ask(_numpy(inputs), want, rng=rng), _precision(inputs)
+    return Answers(
+        *(
+            {name: jnp.asarray(x, own) for name, x in answers_of(result, answer).items()}
+            for answer in Answers._fields
+        )
+    )
 
 
 def log_density(
@@ -211,8 +165,9 @@ def log_density(
     Parameters
     ----------
     model : a model, or the Fit that holds it.
-    states : layer -> values (rows, size[, k]), as `samples` gives them, or labels (rows, size) of
-        Categorical units; variable -> numbers of states (rows,), or one-hot rows.
+    states : layer -> values (rows, size[, k]), as `infer` gives draws, or labels (rows, size) of
+        Categorical units; variable -> numbers of states (rows,), which count from 0 whatever the
+        states are called, or one-hot rows.
     params : parameter -> array in place of those of `model.params`, as in `log_z`.
 
     Returns
@@ -229,8 +184,9 @@ def log_density(
     --------
     >>> import jax.numpy as jnp
     >>> import pgmengine as pgm
+    >>> from pgmengine.jax import log_density
     >>> x = {"v": jnp.zeros((2, 3)), "h": jnp.ones((2, 2))}
-    >>> pgm.jax.log_density(pgm.rbm(3, 2, rng=0), x).shape
+    >>> log_density(pgm.rbm(3, 2, rng=0), x).shape
     (2,)
     """
     one, own = as_model(model), params or {}
@@ -266,15 +222,18 @@ class _Asked(NamedTuple):
         return [np.asarray(x, a.dtype) for x, a in zip(found, inputs, strict=True)]
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(0, 1))
-def _log_z(asked: _Asked, rows: int, values: Any, inputs: Any) -> Any:
-    """Return log Z (rows,) by a callback."""
+@partial(jax.custom_jvp, nondiff_argnums=(0, 1))
+def _answer(asked: _Asked, rows: int, values: Any, inputs: Any) -> Any:
+    """Return log Z (rows,) where its first derivatives are taken."""
     out = jax.ShapeDtypeStruct((rows,), asked.precision)
     return _called(asked.log_z, out, values, inputs)
 
 
+_log_z = jax.custom_vjp(_answer.fun, nondiff_argnums=(0, 1))
+
+
 def _forward(asked: _Asked, rows: int, values: Any, inputs: Any) -> Any:
-    return _log_z(asked, rows, values, inputs), (values, inputs)
+    return _answer(asked, rows, values, inputs), (values, inputs)
 
 
 def _backward(asked: _Asked, rows: int, kept: Any, slope: Any) -> Any:
@@ -293,7 +252,8 @@ def _slopes(asked: _Asked, values: Any, inputs: Any, slope: Any) -> Any:
 
 
 @_slopes.defjvp
-def _second(asked: _Asked, primals: Any, tangents: Any) -> Any:
+@_answer.defjvp
+def _second(*given: Any) -> Any:
     raise PgmError(NO_SECOND)
 
 
@@ -310,13 +270,6 @@ def _called(function: Any, out: Any, *given: Any) -> Any:
 def _numpy(inputs: Sequence[Any]) -> list[Array]:
     """Return arrays in double precision."""
     return [np.asarray(x, dtype=np.float64) for x in inputs]
-
-
-def _concrete(inputs: Sequence[jax.Array], what: str) -> list[Array]:
-    """Return arrays in double precision; PgmError for those that are traced."""
-    if any(isinstance(x, jax.core.Tracer) for x in inputs):
-        raise PgmError(f"{NO_GRADIENT.format(what)}; outside of jit and grad they are answered")
-    return _numpy(inputs)
 
 
 def _precision(arrays: Sequence[jax.Array]) -> Any:

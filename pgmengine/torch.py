@@ -8,8 +8,8 @@ go back to it. `log_density` is written in torch itself, and runs where its tens
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -17,35 +17,22 @@ from pgmengine.apps.bridges.array_density import array_log_density
 from pgmengine.apps.bridges.bridged_question import (
     NO_GRADIENT,
     NO_SECOND,
+    Answers,
     BridgedQuestion,
+    answers_of,
     bridged_question,
-    by_declared_name,
 )
 from pgmengine.base.array_library import ArrayLibrary
 from pgmengine.base.errors import PgmError
 from pgmengine.base.extras import needed_by
 from pgmengine.base.types import Array, RngLike
 from pgmengine.declare.model import ModelLike, as_model
-from pgmengine.infer.methods import Exact
 from pgmengine.infer.question.prepared import MethodLike
 
 with needed_by("pgmengine.torch"):
     import torch
     from torch import Tensor
     from torch.autograd import Function
-
-
-class Marginals(NamedTuple):
-    """Marginals by the names of variables and layers, in the shapes of `Result`.
-
-    Attributes
-    ----------
-    mean : name -> posterior means.
-    prob : name -> probabilities of states, of units with finitely many.
-    """
-
-    mean: dict[Any, Tensor]
-    prob: dict[Any, Tensor]
 
 
 def log_z(
@@ -93,8 +80,9 @@ def log_z(
     --------
     >>> import torch
     >>> import pgmengine as pgm
+    >>> from pgmengine.torch import log_z
     >>> field = torch.zeros(3, dtype=torch.float64, requires_grad=True)
-    >>> pgm.torch.log_z(pgm.rbm(3, 2, rng=0), soft={"v": field}).sum().backward()
+    >>> log_z(pgm.rbm(3, 2, rng=0), soft={"v": field}).sum().backward()
     >>> field.grad.shape  # the probabilities of v = 1
     torch.Size([3])
     """
@@ -104,91 +92,54 @@ def log_z(
     return found
 
 
-def marginals(
+def infer(
     model: ModelLike,
     evidence: Any = None,
+    want: Iterable[str] = ("marginals",),
     *,
     soft: Mapping[Any, Tensor] | None = None,
     params: Mapping[str, Tensor] | None = None,
     do: Any = None,
     method: MethodLike | None = None,
     rng: RngLike = None,
-) -> Marginals:
-    """Return posterior means and probabilities of states as tensors.
+) -> Answers:
+    """Return marginals and draws as tensors.
 
-    Use it for predictions. A backward pass through them raises PgmError.
-
-    Parameters
-    ----------
-    model, evidence, soft, params, do : as in `log_z`.
-    method, rng : as in `infer`, so that answers of models that are too wide are estimates.
-
-    Returns
-    -------
-    Marginals, with `mean` and `prob` by name.
-
-    Raises
-    ------
-    PgmError as `infer`, and where a gradient is taken.
-
-    Examples
-    --------
-    >>> import pgmengine as pgm
-    >>> pgm.torch.marginals(pgm.rbm(3, 2, rng=0), {"v": [1, 0, 1]}).mean["h"].shape
-    torch.Size([2])
-    """
-    question, arrays = bridged_question(model, evidence, soft, params, do, method, exact=False)
-    tensors = [torch.as_tensor(one) for one in arrays]
-    result = question.ask(_numpy(tensors), ("marginals",), rng=rng)
-    parts = (by_declared_name(result, answer) for answer in ("mean", "prob"))
-    refused = NO_GRADIENT.format("marginals")
-    return Marginals(
-        *({n: _Refused.apply(refused, x, *tensors) for n, x in part.items()} for part in parts)
-    )
-
-
-def samples(
-    model: ModelLike,
-    evidence: Any = None,
-    *,
-    soft: Mapping[Any, Tensor] | None = None,
-    params: Mapping[str, Tensor] | None = None,
-    do: Any = None,
-    draws: int = 1000,
-    method: MethodLike | None = None,
-    rng: RngLike = None,
-) -> dict[Any, Tensor]:
-    """Return draws of the posterior as tensors, which are constants for every gradient.
-
-    Use it for expectations of functions in torch, and with `log_density` for the model phase of a
+    Use it for predictions, and with `log_density` for expectations in the middle of a program.
+    A backward pass through marginals raises PgmError. Draws are constants for every
     gradient.
 
     Parameters
     ----------
     model, evidence, soft, params, do : as in `log_z`.
-    draws : the number of draws of the default method, `pgm.Exact(draws=draws)`.
-    method : another method of `infer`, with its own number of draws.
-    rng : int or numpy Generator.
+    want : "marginals", "samples" or both.
+    method, rng : as in `pgm.infer`, so that models that are too wide have estimates.
+        `pgm.Exact(draws=50)` makes 50 draws.
 
     Returns
     -------
-    Name -> values (draws, rows, size[, k]), as `Result.samples`.
+    Answers, with `mean`, `prob` and `samples` by name.
 
     Raises
     ------
-    PgmError as `infer`.
+    PgmError as `pgm.infer`, and where the gradient of marginals is taken.
 
     Examples
     --------
     >>> import pgmengine as pgm
-    >>> pgm.torch.samples(pgm.rbm(3, 2, rng=0), draws=5, rng=0)["v"].shape
-    torch.Size([5, 1, 3])
+    >>> from pgmengine.torch import infer
+    >>> infer(pgm.rbm(3, 2, rng=0), {"v": [1, 0, 1]}).mean["h"].shape
+    torch.Size([2])
     """
-    by = Exact(draws=draws) if method is None else method
-    question, arrays = bridged_question(model, evidence, soft, params, do, by, exact=False)
+    question, arrays = bridged_question(model, evidence, soft, params, do, method, exact=False)
     tensors = [torch.as_tensor(one) for one in arrays]
-    found = by_declared_name(question.ask(_numpy(tensors), ("samples",), rng=rng), "samples")
-    return {name: _tensor(x, tensors) for name, x in found.items()}
+    result = question.ask(_numpy(tensors), want, rng=rng)
+    mean, prob = (
+        {name: _Refused.apply(x, *tensors) for name, x in answers_of(result, answer).items()}
+        for answer in ("mean", "prob")
+    )
+    drawn = {name: _tensor(x, tensors) for name, x in answers_of(result, "samples").items()}
+    return Answers(mean, prob, drawn)
 
 
 def log_density(
@@ -202,8 +153,9 @@ def log_density(
     Parameters
     ----------
     model : a model, or the Fit that holds it.
-    states : layer -> values (rows, size[, k]), as `samples` gives them, or labels (rows, size) of
-        Categorical units; variable -> numbers of states (rows,), or one-hot rows.
+    states : layer -> values (rows, size[, k]), as `infer` gives draws, or labels (rows, size) of
+        Categorical units; variable -> numbers of states (rows,), which count from 0 whatever the
+        states are called, or one-hot rows.
     params : parameter -> tensor in place of those of `model.params`, as in `log_z`.
 
     Returns
@@ -221,8 +173,9 @@ def log_density(
     --------
     >>> import torch
     >>> import pgmengine as pgm
+    >>> from pgmengine.torch import log_density
     >>> x = {"v": torch.zeros(2, 3), "h": torch.ones(2, 2)}
-    >>> pgm.torch.log_density(pgm.rbm(3, 2, rng=0), x)
+    >>> log_density(pgm.rbm(3, 2, rng=0), x)
     tensor([0., 0.])
     """
     one, own = as_model(model), params or {}
@@ -272,15 +225,14 @@ class _Refused(Function):
     """An answer without a gradient."""
 
     @staticmethod
-    def forward(ctx: Any, message: str, found: Array, *tensors: Tensor) -> Tensor:
+    def forward(ctx: Any, found: Array, *tensors: Tensor) -> Tensor:
         """Return the answer."""
-        ctx.message = message
         return _tensor(found, tensors)
 
     @staticmethod
     def backward(ctx: Any, slope: Tensor) -> Any:
         """Raise PgmError."""
-        raise PgmError(ctx.message)
+        raise PgmError(NO_GRADIENT)
 
 
 def _numpy(tensors: Sequence[Tensor]) -> list[Array]:

@@ -12,11 +12,13 @@ EXTRAS = {
     "anywidget": "explore",
     "arviz_base": "arviz",
     "goatd": "treewidth",
+    "jax": "jax",
     "matplotlib": "plots",
     "pandas": "arviz",
     "pyganak": "counting",
     "pytoulbar2": "map",
     "sklearn": "sklearn",
+    "torch": "torch",
     "xarray": "arviz",
 }
 

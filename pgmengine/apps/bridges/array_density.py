@@ -10,7 +10,7 @@ the entries of the expansion, tables at those of their index, and gates by their
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,31 +92,25 @@ def _values(model: Model, given: list[Named], lib: ArrayLibrary) -> dict[str, An
 def _read(one: Named, lib: ArrayLibrary) -> Any:
     """Return the values (rows, units[, k]) of a layer, or of a single unit."""
     layer, unit, array = one.layer, one.layer.unit, one.value
-    k, shape = unit.width, tuple(array.shape)
-    grids = {(1,), ()} if one.unit is not None else {layer.grid, (layer.size,)}
-    grids |= {()} if layer.size == 1 else set()
-    last = {k, unit.cells} - {0} if k > 1 else set()
-    inner = {shape[1 : len(shape) - 1]} if shape[-1:] and shape[-1] in last else set()
-    n = 1 if one.unit is not None else layer.size
-    if len(shape) > 1 and inner & grids:
+    n, grid = (layer.size, layer.grid) if one.unit is None else (1, ())
+    grids = {grid, (n,)} | ({()} if n == 1 else set())
+    shape, last = tuple(array.shape), {unit.width, unit.cells} - {0, 1}
+    if len(shape) > 1 and shape[-1] in last and shape[1:-1] in grids:
         values = array.reshape(shape[0], n, shape[-1])
-        if unit.support is not None or shape[-1] == unit.cells:
+        if unit.support is not None:
             return values
         return values[..., : unit.cells] if unit.cells else values[..., 0]
-    if unit.cells or not shape or shape[1:] not in grids:
-        inside = ", ".join(map(str, ("rows", *(layer.grid if one.unit is None else ()))))
-        ends = [f"({inside}, {end})" for end in sorted(last)]
-        ways = " or ".join([*([] if unit.cells else [f"({inside})"]), *ends])
-        raise PgmError(f"{one.where} has shape {shape}, expected {ways}")
+    alone = unit.width == 1 or unit.one_hot or (unit.support is None and not unit.cells)
+    if not (alone and shape and shape[1:] in grids):
+        ways = [("rows", *grid)] * alone + [("rows", *grid, k) for k in sorted(last)]
+        expected = " or ".join(f"({', '.join(map(str, way))})" for way in ways)
+        raise PgmError(f"{one.where} has shape {shape}, expected {expected}")
     labels = array.reshape(shape[0], n)
-    if k == 1 or unit.support is None:
+    if not unit.one_hot:
         return labels
-    hot = 1.0 * (labels[..., None] == lib.constant(np.arange(float(len(unit.support))), labels))
-    hot = (
-        lib.xp.where(hot.sum(-1)[..., None] == 1, lib.constant(np.ones(1), labels), lib.xp.nan)
-        * hot
-    )
-    return hot @ lib.constant(unit.support, labels)
+    same = labels[..., None] == lib.constant(np.arange(float(unit.width)), labels)
+    # A number that is no label has no one in its row, which is no value of the unit.
+    return lib.xp.where(same, lib.constant(np.ones(1), labels), 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,6 +132,10 @@ class _Density:
             except NotImplementedError as error:
                 what = f"{layer.title} has {layer.unit!r} units, which torch and JAX do not know"
                 raise PgmError(f"{what}: {error}") from None
+            if s.conditioned[name].any():
+                # Tables of conditionals contain the base measure; a wrong value stays NaN.
+                tabled = self.lib.constant(s.conditioned[name].astype(np.float64), self.x[name])
+                total = total - (self._base(layer) * tabled).sum(-1)
         for c in s.undirected:
             total = total + self._coupling(c)
         for t in s.tables_and_gates:
@@ -167,9 +165,7 @@ class _Density:
         """Return the terms of the biases and base measures of a layer."""
         s, name = self.model.structure, layer.name
         x, key = self._flat(name), f"{name}.bias"
-        free = self.lib.constant((~s.conditioned[name]).astype(np.float64), x)
-        # The table of a conditional has no base measure beside it; a wrong value stays NaN.
-        total = x @ self.numbers[key] + (self._base(layer) * free).sum(-1)
+        total = x @ self.numbers[key] + self._base(layer).sum(-1)
         for e in s.expansion.terms(key):
             total = total + x[:, self._at(e.columns)] @ self._acting(e)
         return total
@@ -182,7 +178,7 @@ class _Density:
         """Return the sum of log p(x | input) of the units of a directed layer."""
         s, name, lib = self.model.structure, layer.name, self.lib
         x, zeta = self.x[name], self.numbers[f"{name}.bias"]
-        zeta = zeta + 0.0 * lib.constant(np.zeros((len(x), 1)), zeta)
+        zeta = zeta + lib.constant(np.zeros((len(x), 1)), zeta)
         for e in s.expansion.terms(f"{name}.bias"):
             zeta = lib.added(zeta, e.columns, self._acting(e))
         for c in s.arrows_into[name]:
@@ -192,32 +188,22 @@ class _Density:
             if (weight := self._dense(c)) is not None:
                 zeta = zeta + parents @ weight
         shape = (len(x), layer.size) if layer.unit.width == 1 else (len(x), layer.size, -1)
-        total = layer.unit.log_conditional_in(lib, x, zeta.reshape(shape)).sum(-1)
-        if s.conditioned[name].any():
-            tabled = lib.constant(s.conditioned[name].astype(np.float64), x)
-            total = total - (self._base(layer) * tabled).sum(-1)
-        return total
+        return layer.unit.log_conditional_in(lib, x, zeta.reshape(shape)).sum(-1)
 
     def _dense(self, c: Coupling) -> Any:
         """Return the own weight of a coupling, None if it has none or a sparse one."""
         own = self.model.params.get(key := f"{c.key}.weight")
         return None if own is None or is_sparse(own) else self.numbers[key].reshape(own.shape)
 
-    def _entries(self, c: Coupling) -> list[tuple[Any, Any, Any]]:
-        """Return rows, columns and numbers of a coupling's terms of places and sparse weight.
-
-        A coupling inside a layer has each pair of units once, or half of each order.
-        """
-        key, out = f"{c.key}.weight", []
-        own = self.model.params.get(key)
+    def _entries(self, c: Coupling) -> Iterator[tuple[Array, Array, Any]]:
+        """Yield rows, columns and numbers of a sparse weight, and of the terms of places."""
+        own = self.model.params.get(key := f"{c.key}.weight")
         if own is not None and is_sparse(own):
-            at = own.tocoo()
-            out.append(
-                (at.row, at.col, self.numbers[key] * (0.5 if c.lateral and not c.directed else 1.0))
-            )
+            # Inside a layer each pair of units is stored in both orders.
+            at, share = own.tocoo(), 0.5 if c.lateral else 1.0
+            yield at.row, at.col, share * self.numbers[key]
         for e in self.model.structure.expansion.terms(key):
-            out.append((e.rows, e.columns, self._acting(e)))
-        return out
+            yield e.rows, e.columns, self._acting(e)
 
     def _coupling(self, c: Coupling) -> Any:
         """Return the term of an undirected coupling."""
@@ -232,14 +218,11 @@ class _Density:
         """Return the states (rows, units) of all units; 0 for infinitely many values."""
         found = []
         for name, layer in self.model.structure.layers.items():
+            x = self.x[name]
             if layer.unit.support is None:
-                found.append(
-                    self.lib.constant(
-                        np.zeros((len(self.x[name]), layer.size), dtype=np.int64), self.x[name]
-                    )
-                )
+                found.append(self._at(np.zeros((len(x), layer.size))))
             else:
-                found.append(layer.unit.nearest_in(self.lib, self.x[name])[0])
+                found.append(layer.unit.nearest_in(self.lib, x)[0])
         return self.lib.xp.concatenate(found, 1)
 
     def _tables(self) -> Any:

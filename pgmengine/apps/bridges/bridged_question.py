@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -33,8 +33,8 @@ from pgmengine.infer.results.result import Result
 from pgmengine.model.weights import is_sparse, like, numbers
 
 NO_GRADIENT = (
-    "{} have no gradient in torch and JAX: only log_z has, and only a first one; detach them, or "
-    "write the loss with log_z, whose gradient in soft evidence they are"
+    "marginals have no gradient in torch and JAX: only log_z has, and only a first one; detach "
+    "them, or write the loss with log_z, whose gradient in soft evidence they are"
 )
 NO_SECOND = (
     "log_z has no second derivatives: its gradient is made of marginals and expected statistics, "
@@ -177,8 +177,24 @@ def bridged_question(
     return BridgedQuestion(one, chosen, evidence, do, *names), [*soft.values(), *params.values()]
 
 
-def by_declared_name(result: Result, answer: str) -> dict[Any, Array]:
-    """Return an answer by the names of variables and layers, as `Result` gives it."""
+class Answers(NamedTuple):
+    """Answers by the names of variables and layers, in the shapes of `Result`.
+
+    Attributes
+    ----------
+    mean : name -> posterior means; empty unless marginals are wanted.
+    prob : name -> probabilities of states, of units with finitely many.
+    samples : name -> draws (draws, rows, size[, k]); empty unless they are wanted.
+    """
+
+    mean: dict[Any, Any]
+    prob: dict[Any, Any]
+    samples: dict[Any, Any]
+
+
+def answers_of(result: Result, answer: str) -> dict[Any, Array]:
+    """Return one of `Answers` in arrays of numpy."""
+    if answer not in result.answers or result.target is None:
+        return {}
     found = getattr(result, answer)
-    names = result.target.structure.names.declared() if result.target else list(found)
-    return {name: found[name] for name in names if name in found}
+    return {name: found[name] for name in result.target.structure.names.declared() if name in found}
