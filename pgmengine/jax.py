@@ -99,7 +99,8 @@ def log_z(
     stand_in = {**rest, **{n: np.full(x.shape, np.nan) for n, x in seen.items()}} if seen else rest
     rows = question.rows([x.shape for x in inputs], stand_in)
     values = [jax.lax.stop_gradient(jnp.asarray(x, float)) for x in seen.values()]
-    return _log_z(asked, rows, values, inputs)
+    found: jax.Array = _log_z(asked, rows, values, inputs)
+    return found
 
 
 def infer(
@@ -196,6 +197,10 @@ def log_density(
     return found
 
 
+# JAX has no types for it.
+_SHAPE: Any = jax.ShapeDtypeStruct
+
+
 class _Asked(NamedTuple):
     """A question with the names of the evidence in arrays of JAX, and the precision of answers."""
 
@@ -218,14 +223,14 @@ class _Asked(NamedTuple):
     def slopes(self, values: Sequence[Any], inputs: Sequence[Any], slope: Any) -> list[Any]:
         """Return the derivatives of a loss in the inputs, from those in log Z."""
         whole = _numpy(inputs)
-        found = self.of(values).slopes(whole, *_numpy([slope]), [True] * len(inputs))
+        found = self.of(values).slopes(whole, _numpy([slope])[0], [True] * len(inputs))
         return [np.asarray(x, a.dtype) for x, a in zip(found, inputs, strict=True)]
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0, 1))
 def _answer(asked: _Asked, rows: int, values: Any, inputs: Any) -> Any:
     """Return log Z (rows,) where its first derivatives are taken."""
-    out = jax.ShapeDtypeStruct((rows,), asked.precision)
+    out = _SHAPE((rows,), asked.precision)
     return _called(asked.log_z, out, values, inputs)
 
 
@@ -247,14 +252,16 @@ _log_z.defvjp(_forward, _backward)
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _slopes(asked: _Asked, values: Any, inputs: Any, slope: Any) -> Any:
     """Return the first derivatives of log Z by a callback; they have none."""
-    out = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in inputs]
+    out = [_SHAPE(x.shape, x.dtype) for x in inputs]
     return _called(asked.slopes, out, values, inputs, slope)
 
 
-@_slopes.defjvp
-@_answer.defjvp
 def _second(*given: Any) -> Any:
     raise PgmError(NO_SECOND)
+
+
+_answer.defjvp(_second)
+_slopes.defjvp(_second)
 
 
 def _called(function: Any, out: Any, *given: Any) -> Any:
@@ -285,7 +292,7 @@ def _constant(array: Array, like: jax.Array) -> jax.Array:
 
 def _added(total: jax.Array, columns: Array, numbers: jax.Array) -> jax.Array:
     """Return a sum at columns, which may repeat."""
-    shape = jnp.broadcast_shapes(total.shape[:-1], numbers.shape[:-1])
+    shape = np.broadcast_shapes(total.shape[:-1], numbers.shape[:-1])
     return jnp.broadcast_to(total, (*shape, total.shape[-1])).at[..., columns].add(numbers)
 
 

@@ -211,7 +211,7 @@ class _Slopes(Function):
         ctx: Any, question: BridgedQuestion, needed: Sequence[bool], slope: Tensor, *tensors: Tensor
     ) -> Any:
         """Return the derivative in each tensor, or None."""
-        found = question.slopes(_numpy(tensors), *_numpy([slope]), needed)
+        found = question.slopes(_numpy(tensors), _numpy([slope])[0], needed)
         pairs = zip(found, tensors, strict=True)
         return tuple(None if x is None else _tensor(x, [tensor]) for x, tensor in pairs)
 
@@ -260,7 +260,7 @@ def _constant(array: Array, like: Tensor) -> Tensor:
 
 def _added(total: Tensor, columns: Array, numbers: Tensor) -> Tensor:
     """Return a sum at columns, which may repeat."""
-    shape = torch.broadcast_shapes(total.shape[:-1], numbers.shape[:-1])
+    shape = np.broadcast_shapes(total.shape[:-1], numbers.shape[:-1])
     at = torch.from_numpy(np.array(columns, dtype=np.int64)).to(total.device)
     numbers = numbers.expand(*shape, numbers.shape[-1])
     return total.expand(*shape, total.shape[-1]).index_add(-1, at, numbers)

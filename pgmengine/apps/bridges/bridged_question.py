@@ -83,7 +83,7 @@ class BridgedQuestion:
     def _shaped(self, key: str, array: Array) -> Any:
         """Return a parameter from its numbers, at the stored entries of a sparse one."""
         own = self.model.params.get(key)
-        if not is_sparse(own):
+        if own is None or not is_sparse(own):
             return array
         if array.shape != (own.nnz,):
             raise PgmError(
