@@ -55,7 +55,7 @@ def log_z(
     ----------
     model : a model, or the Fit that holds it.
     evidence : as in `infer`; rows of evidence are rows of the answer. Arrays of JAX may be traced.
-        It has no gradient.
+        It has no gradient: derivatives in it are NaN.
     soft : layer or variable -> log weights of its states, in the shapes of `infer`, in nats.
     params : parameter -> numbers in place of those of `model.params`, by the same names and in the
         same shapes. Rows of conditional tables are normalised. A sparse weight has the numbers that
@@ -98,7 +98,7 @@ def log_z(
     asked = _Asked(question, rest, tuple(seen), _precision(inputs))
     stand_in = {**rest, **{n: np.full(x.shape, np.nan) for n, x in seen.items()}} if seen else rest
     rows = question.rows([x.shape for x in inputs], stand_in)
-    values = [jax.lax.stop_gradient(jnp.asarray(x, float)) for x in seen.values()]
+    values = [jnp.asarray(x, float) for x in seen.values()]
     found: jax.Array = _log_z(asked, rows, values, inputs)
     return found
 
@@ -243,7 +243,8 @@ def _forward(asked: _Asked, rows: int, values: Any, inputs: Any) -> Any:
 
 def _backward(asked: _Asked, rows: int, kept: Any, slope: Any) -> Any:
     values, inputs = kept
-    return [jnp.zeros_like(x) for x in values], _slopes(asked, values, inputs, slope)
+    # Evidence has no gradient, and a derivative of 0 would hide it.
+    return [jnp.full_like(x, jnp.nan) for x in values], _slopes(asked, values, inputs, slope)
 
 
 _log_z.defvjp(_forward, _backward)

@@ -53,7 +53,8 @@ def log_z(
     Parameters
     ----------
     model : a model, or the Fit that holds it.
-    evidence, do : as in `infer`; rows of evidence are rows of the answer. They have no gradient.
+    evidence, do : as in `infer`, also in tensors; rows of evidence are rows of the answer. They
+        have no gradient, and tensors that require one are refused.
     soft : layer or variable -> log weights of its states, in the shapes of `infer`, in nats.
     params : parameter -> numbers in place of those of `model.params`, by the same names and in the
         same shapes. Rows of conditional tables are normalised. A sparse weight has the numbers that
@@ -86,7 +87,8 @@ def log_z(
     >>> field.grad.shape  # the probabilities of v = 1
     torch.Size([3])
     """
-    question, arrays = bridged_question(model, evidence, soft, params, do, method, exact=True)
+    given = _constants(evidence, "evidence"), soft, params, _constants(do, "do")
+    question, arrays = bridged_question(model, *given, method, exact=True)
     tensors = [torch.as_tensor(one) for one in arrays]
     found: Tensor = _LogZ.apply(question, *tensors)
     return found
@@ -131,7 +133,8 @@ def infer(
     >>> infer(pgm.rbm(3, 2, rng=0), {"v": [1, 0, 1]}).mean["h"].shape
     torch.Size([2])
     """
-    question, arrays = bridged_question(model, evidence, soft, params, do, method, exact=False)
+    given = _constants(evidence, "evidence"), soft, params, _constants(do, "do")
+    question, arrays = bridged_question(model, *given, method, exact=False)
     tensors = [torch.as_tensor(one) for one in arrays]
     result = question.ask(_numpy(tensors), want, rng=rng)
     mean, prob = (
@@ -238,6 +241,19 @@ class _Refused(Function):
 def _numpy(tensors: Sequence[Tensor]) -> list[Array]:
     """Return tensors in double precision on the CPU."""
     return [x.detach().to("cpu", torch.float64).numpy() for x in tensors]
+
+
+def _constants(given: Any, what: str) -> Any:
+    """Return evidence without tensors; PgmError for one that expects a gradient."""
+    if not isinstance(given, Mapping):
+        return given
+    for name, x in given.items():
+        if isinstance(x, Tensor) and x.requires_grad:
+            raise PgmError(
+                f"{what}: {name!r} requires a gradient, which only soft evidence and parameters "
+                "have; give x.detach(), or soft evidence"
+            )
+    return {n: x.cpu().numpy() if isinstance(x, Tensor) else x for n, x in given.items()}
 
 
 def _where(tensors: Sequence[Tensor]) -> dict[str, Any]:

@@ -62,6 +62,9 @@ class Unit:
     `mean`, `variance`, `sample`, `mode`, `max_log_weight`, `log_h` and `contains`, and to set
     `bounded = False` unless its values are the interval [-1, 1].
 
+    The log density in torch and JAX needs `log_h_in` of a type with infinitely many values, and
+    `log_conditional_in` of a type with a link of its own.
+
     A type whose natural parameter as a child is not its directed input zeta (the sum of the
     bias and of the weights times the values of the parents) sets `canonical = False` and has to
     define `link` and `score`, and `log_sums` if there is a bound. Enumeration leaves such types to

@@ -8,29 +8,15 @@ import numpy as np
 import pytest
 from loops import one_test_over
 from mixed_questions import question
+from numpy_library import NUMPY
 from tiny import MODELS
 
 import pgmengine as pgm
 from pgmengine.apps.bridges.array_density import array_log_density
 from pgmengine.apps.bridges.bridged_question import bridged_question
-from pgmengine.base.array_library import ArrayLibrary
 from pgmengine.model.weights import is_sparse, numbers
 
 STEP = 1e-5
-
-
-def constant(array, like):
-    return np.asarray(array, dtype=like.dtype if array.dtype.kind == "f" else None)
-
-
-def added(total, columns, more):
-    shape = np.broadcast_shapes(total.shape[:-1], more.shape[:-1])
-    out = np.array(np.broadcast_to(total, (*shape, total.shape[-1])))
-    np.add.at(out, (..., columns), more)
-    return out
-
-
-NUMPY = ArrayLibrary(np, constant, added)
 
 
 def density(model, states, params=None):

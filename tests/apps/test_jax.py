@@ -62,6 +62,12 @@ def test_compiled_programs_and_vmap_have_the_same_answers():
     np.testing.assert_allclose(each, whole, rtol=1e-12)
 
 
+def test_evidence_has_no_gradient():
+    model, seen = pgm.rbm(3, 2, rng=0), jnp.asarray([1.0, np.nan, 0])
+    slope = jax.grad(lambda x: log_z(model, {"v": x})[0])(seen)
+    assert np.isnan(slope).all()
+
+
 def test_rows_of_evidence_by_names_and_interventions():
     model = pgm.read(pgm.datasets.asia())
     given = dict(evidence={"xray": ["yes", "no"]}, do={"smoke": "yes"})

@@ -45,6 +45,14 @@ def test_rows_and_interventions_are_those_of_infer():
     assert log_z(model, evidence).dtype is torch.float64
 
 
+def test_evidence_in_tensors_is_taken_without_a_gradient():
+    model, seen = pgm.rbm(3, 2, rng=0), tensor([[1, np.nan, 0]])
+    expected = pgm.infer(model, {"v": seen.numpy()}, ("log_z",)).log_z
+    assert log_z(model, {"v": seen}).tolist() == expected.tolist()
+    with pytest.raises(pgm.PgmError, match="evidence: 'v' requires a gradient, which only soft"):
+        log_z(model, {"v": seen.requires_grad_()})
+
+
 def test_precision_is_the_one_of_the_first_tensor():
     field = torch.zeros(3, requires_grad=True)
     found = log_z(pgm.rbm(3, 2, rng=0), soft={"v": field})
