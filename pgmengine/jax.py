@@ -22,6 +22,7 @@ from pgmengine.apps.bridges.bridged_question import (
     BridgedQuestion,
     answers_of,
     bridged_question,
+    converted,
 )
 from pgmengine.base.array_library import ArrayLibrary
 from pgmengine.base.errors import PgmError
@@ -89,8 +90,8 @@ def log_z(
     >>> jax.grad(lambda x: log_z(model, soft={"v": x})[0])(jnp.zeros(3)).shape
     (3,)
     """
-    question, arrays = bridged_question(model, evidence, soft, params, do, method, exact=True)
-    inputs = [jnp.asarray(one) for one in arrays]
+    given = model, evidence, soft, params, do, method
+    question, inputs = bridged_question(*given, True, jnp.asarray)
     # Arrays of JAX may be traced, and are arguments of the callback.
     named = evidence.items() if isinstance(evidence, Mapping) else ()
     seen = {name: x for name, x in named if isinstance(x, jax.Array)}
@@ -129,7 +130,8 @@ def infer(
 
     Returns
     -------
-    Answers, with `mean`, `prob` and `samples` by name.
+    Answers, with `mean`, `prob` and `samples` by name, and with the `result`, whose status says
+    whether estimates deserve to be used.
 
     Raises
     ------
@@ -142,17 +144,16 @@ def infer(
     >>> infer(pgm.rbm(3, 2, rng=0), {"v": [1, 0, 1]}).mean["h"].shape
     (2,)
     """
-    question, arrays = bridged_question(model, evidence, soft, params, do, method, exact=False)
-    inputs = [jnp.asarray(one) for one in arrays]
+    given = model, evidence, soft, params, do, method
+    question, inputs = bridged_question(*given, False, jnp.asarray)
     if any(isinstance(x, jax.core.Tracer) for x in inputs):
         raise PgmError(f"{NO_GRADIENT}; outside of jit and grad, infer answers")
     result, own = question.ask(_numpy(inputs), want, rng=rng), _precision(inputs)
-    return Answers(
-        *(
-            {name: jnp.asarray(x, own) for name, x in answers_of(result, answer).items()}
-            for answer in Answers._fields
-        )
+    parts = (
+        {name: jnp.asarray(x, own) for name, x in answers_of(result, answer).items()}
+        for answer in ("mean", "prob", "samples")
     )
+    return Answers(*parts, result)
 
 
 def log_density(
@@ -190,10 +191,11 @@ def log_density(
     >>> log_density(pgm.rbm(3, 2, rng=0), x).shape
     (2,)
     """
-    one, own = as_model(model), params or {}
-    precision = _precision([jnp.asarray(x) for x in (*states.values(), *own.values())])
-    x, numbers = ({n: jnp.asarray(v, precision) for n, v in p.items()} for p in (states, own))
-    found: jax.Array = array_log_density(one, x, numbers, _LIBRARY)
+    given = converted(states, "states", jnp.asarray)
+    own = converted({} if params is None else params, "params", jnp.asarray)
+    precision = _precision([*given.values(), *own.values()])
+    x, numbers = ({n: v.astype(precision) for n, v in part.items()} for part in (given, own))
+    found: jax.Array = array_log_density(as_model(model), x, numbers, _LIBRARY)
     return found
 
 

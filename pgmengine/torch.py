@@ -21,6 +21,7 @@ from pgmengine.apps.bridges.bridged_question import (
     BridgedQuestion,
     answers_of,
     bridged_question,
+    converted,
 )
 from pgmengine.base.array_library import ArrayLibrary
 from pgmengine.base.errors import PgmError
@@ -88,8 +89,7 @@ def log_z(
     torch.Size([3])
     """
     given = _constants(evidence, "evidence"), soft, params, _constants(do, "do")
-    question, arrays = bridged_question(model, *given, method, exact=True)
-    tensors = [torch.as_tensor(one) for one in arrays]
+    question, tensors = bridged_question(model, *given, method, True, torch.as_tensor)
     found: Tensor = _LogZ.apply(question, *tensors)
     return found
 
@@ -120,7 +120,8 @@ def infer(
 
     Returns
     -------
-    Answers, with `mean`, `prob` and `samples` by name.
+    Answers, with `mean`, `prob` and `samples` by name, and with the `result`, whose status says
+    whether estimates deserve to be used.
 
     Raises
     ------
@@ -134,15 +135,14 @@ def infer(
     torch.Size([2])
     """
     given = _constants(evidence, "evidence"), soft, params, _constants(do, "do")
-    question, arrays = bridged_question(model, *given, method, exact=False)
-    tensors = [torch.as_tensor(one) for one in arrays]
+    question, tensors = bridged_question(model, *given, method, False, torch.as_tensor)
     result = question.ask(_numpy(tensors), want, rng=rng)
     mean, prob = (
         {name: _Refused.apply(x, *tensors) for name, x in answers_of(result, answer).items()}
         for answer in ("mean", "prob")
     )
     drawn = {name: _tensor(x, tensors) for name, x in answers_of(result, "samples").items()}
-    return Answers(mean, prob, drawn)
+    return Answers(mean, prob, drawn, result)
 
 
 def log_density(
@@ -181,11 +181,11 @@ def log_density(
     >>> log_density(pgm.rbm(3, 2, rng=0), x)
     tensor([0., 0.])
     """
-    one, own = as_model(model), params or {}
-    every = [torch.as_tensor(x) for x in (*states.values(), *own.values())]
-    where = _where(every)
-    x, numbers = ({n: torch.as_tensor(v).to(**where) for n, v in p.items()} for p in (states, own))
-    found: Tensor = array_log_density(one, x, numbers, _LIBRARY)
+    given = converted(states, "states", torch.as_tensor)
+    own = converted({} if params is None else params, "params", torch.as_tensor)
+    where = _where([*given.values(), *own.values()])
+    x, numbers = ({n: v.to(**where) for n, v in part.items()} for part in (given, own))
+    found: Tensor = array_log_density(as_model(model), x, numbers, _LIBRARY)
     return found
 
 

@@ -148,3 +148,18 @@ def test_a_fit_is_taken_and_nothing_else_by_chance(name):
     np.testing.assert_array_equal(CALLS[name](f), CALLS[name](f.model))
     with pytest.raises(pgm.PgmError, match="model must be a Model or a Fit, not Target"):
         CALLS[name](f.model.given())
+
+
+WRONG_STATES = [
+    (np.zeros((2, 3)), "states must map names to arrays, not ndarray"),
+    ({"v": [[0, 0, 0]]}, "states: 'v' is a list, expected an array of numbers of torch, JAX"),
+    ({"v": np.array([["a"] * 3])}, "states: 'v' is no array of numbers: "),
+    ({"v": np.zeros((1, 3))}, "states need a value for every unit; layer 'h', index 0 has none"),
+]
+
+
+@one_test_over("states, message", WRONG_STATES)
+def test_wrong_states_are_named(states, message):
+    with pytest.raises(pgm.PgmError) as said:
+        pgm.jax.log_density(pgm.rbm(3, 2, rng=0), states)
+    assert message in str(said.value)

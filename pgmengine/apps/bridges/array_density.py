@@ -20,7 +20,7 @@ from pgmengine.base.array_library import ArrayLibrary
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
 from pgmengine.declare.model import Model
-from pgmengine.evidence.columns import Named, by_name, check_mapping
+from pgmengine.evidence.columns import Named, by_name
 from pgmengine.model.couplings import Coupling
 from pgmengine.model.forms.gate import Steps
 from pgmengine.model.forms.table_forms import Leaves
@@ -43,7 +43,6 @@ def array_log_density(
     lib : the library of the arrays; all of them have one precision and one device.
     """
     s = model.structure
-    check_mapping(s, states, "states")
     x = _values(model, by_name(s, states, "states"), lib)
     like = next(iter(x.values()))
     given = {key: _given(model, key, value, lib) for key, value in params.items()}

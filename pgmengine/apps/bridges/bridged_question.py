@@ -14,7 +14,7 @@ parameter of the engine. Other programs see two numbers S_ij and S_ji, each with
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -23,6 +23,7 @@ import numpy as np
 from pgmengine.base.checks import check_method
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, RngLike
+from pgmengine.base.work.interrupts import stoppable
 from pgmengine.declare.model import Model, as_model
 from pgmengine.evidence.columns import by_name, check_mapping, columns_of
 from pgmengine.evidence.soft import parse_soft, takes_odds
@@ -59,6 +60,7 @@ class BridgedQuestion:
     soft: tuple[Any, ...]
     params: tuple[str, ...]
 
+    @stoppable
     def ask(
         self,
         arrays: Sequence[Array],
@@ -143,15 +145,20 @@ class BridgedQuestion:
 def bridged_question(
     model: object,
     evidence: Any,
-    soft: Mapping[Any, Any] | None,
-    params: Mapping[str, Any] | None,
+    soft: Any,
+    params: Any,
     do: Any,
     method: MethodLike | None,
     exact: bool,
+    convert: Callable[[Any], Any] = np.asarray,
 ) -> tuple[BridgedQuestion, list[Any]]:
-    """Return a question and its arrays, which belong to another library.
+    """Return a question and its arrays.
 
-    `exact`: whether the answers have to be, as those with gradients; then `Exact` is the default.
+    Parameters
+    ----------
+    model, evidence, soft, params, do, method : as in `log_z` of the libraries.
+    exact : whether the answer has to be exact, as one with a gradient; then `Exact` is the default.
+    convert : makes an array of the library.
     """
     one = as_model(model)
     if method is not None:
@@ -162,19 +169,31 @@ def bridged_question(
                 f"log_z needs an exact method, as pgm.Exact(), for the gradient to be the one of "
                 f"its answer; {type(method).__name__} has the guarantee {guarantee!r}"
             )
-    soft, params = ({} if given is None else given for given in (soft, params))
-    check_mapping(one.structure, soft, "soft")
-    for name, value in soft.items():
-        if not hasattr(value, "shape") or hasattr(value, "columns"):
-            raise PgmError(
-                f"soft: {name!r} is a {type(value).__name__}, expected an array of log weights "
-                "(..., states) of torch, JAX or numpy"
-            )
-    if not isinstance(params, Mapping):
-        raise PgmError(f"params must map names to arrays, not {type(params).__name__}")
     chosen = method if method is not None else Exact() if exact else DEFAULT
-    names = tuple(soft), tuple(params)
-    return BridgedQuestion(one, chosen, evidence, do, *names), [*soft.values(), *params.values()]
+    given = [{} if x is None else x for x in (soft, params)]
+    check_mapping(one.structure, given[0], "soft")
+    parts = [converted(x, what, convert) for x, what in zip(given, ("soft", "params"), strict=True)]
+    names, arrays = tuple(map(tuple, parts)), [x for part in parts for x in part.values()]
+    return BridgedQuestion(one, chosen, evidence, do, *names), arrays
+
+
+def converted(given: Any, what: str, convert: Callable[[Any], Any]) -> dict[Any, Any]:
+    """Return name -> array of a library; PgmError for what is no array of numbers."""
+    if not isinstance(given, Mapping):
+        raise PgmError(f"{what} must map names to arrays, not {type(given).__name__}")
+    out = {}
+    for name, x in given.items():
+        # Names of states, in mappings and frames, are for `infer` of the package.
+        if not hasattr(x, "shape") or hasattr(x, "columns"):
+            raise PgmError(
+                f"{what}: {name!r} is a {type(x).__name__}, expected an array of numbers of torch, "
+                "JAX or numpy"
+            )
+        try:
+            out[name] = convert(x)
+        except (TypeError, ValueError) as error:
+            raise PgmError(f"{what}: {name!r} is no array of numbers: {error}") from None
+    return out
 
 
 class Answers(NamedTuple):
@@ -185,11 +204,13 @@ class Answers(NamedTuple):
     mean : name -> posterior means; empty unless marginals are wanted.
     prob : name -> probabilities of states, of units with finitely many.
     samples : name -> draws (draws, rows, size[, k]); empty unless they are wanted.
+    result : the answer of the engine, with its guarantee, status and warnings.
     """
 
     mean: dict[Any, Any]
     prob: dict[Any, Any]
     samples: dict[Any, Any]
+    result: Result
 
 
 def answers_of(result: Result, answer: str) -> dict[Any, Array]:
