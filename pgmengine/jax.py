@@ -9,6 +9,7 @@ pass. The engine computes in double precision on the CPU, as a callback of compi
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -149,11 +150,11 @@ def infer(
     if any(isinstance(x, jax.core.Tracer) for x in inputs):
         raise PgmError(f"{NO_GRADIENT}; outside of jit and grad, infer answers")
     result, own = question.ask(_numpy(inputs), want, rng=rng), _precision(inputs)
-    parts = (
+    mean, prob, drawn = (
         {name: jnp.asarray(x, own) for name, x in answers_of(result, answer).items()}
         for answer in ("mean", "prob", "samples")
     )
-    return Answers(*parts, result)
+    return Answers(mean, prob, drawn, result)
 
 
 def log_density(
@@ -216,7 +217,7 @@ class _Asked(NamedTuple):
         if not self.seen:
             return self.question
         given = dict(zip(self.seen, map(np.asarray, values), strict=True))
-        return self.question.observing({**self.rest, **given})
+        return replace(self.question, evidence={**self.rest, **given})
 
     def log_z(self, values: Sequence[Any], inputs: Sequence[Any]) -> Array:
         """Return log Z (rows,)."""

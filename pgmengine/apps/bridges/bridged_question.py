@@ -78,10 +78,6 @@ class BridgedQuestion:
             target = replace(target, weights=weights)
         return about(model, answered(planned(target, tuple(want), self.method), rng), target)
 
-    def observing(self, evidence: Any) -> BridgedQuestion:
-        """Return the question with other evidence."""
-        return replace(self, evidence=evidence)
-
     def _shaped(self, key: str, array: Array) -> Any:
         """Return a parameter from its numbers, at the stored entries of a sparse one."""
         own = self.model.params.get(key)
