@@ -251,7 +251,7 @@ def _constants(given: Any, what: str) -> Any:
         if isinstance(x, Tensor) and x.requires_grad:
             raise PgmError(
                 f"{what}: {name!r} requires a gradient, which only soft evidence and parameters "
-                "have; give x.detach(), or soft evidence"
+                "have; detach the tensor, or give soft evidence"
             )
     return {n: x.cpu().numpy() if isinstance(x, Tensor) else x for n, x in given.items()}
 
