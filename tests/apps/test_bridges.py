@@ -318,6 +318,23 @@ def test_soft_evidence_without_rows_gains_the_slopes_of_all_rows():
     check_slopes(model, rng, rows, {"h": rng.normal(size=2)})
 
 
+@pytest.mark.parametrize("visible", [pgm.Binary(), pgm.Categorical(3)], ids=repr)
+def test_weights_of_rows_may_have_either_sign(visible):
+    """Derivatives of a loss in log Z are weights of rows, and may add to 0 or less."""
+    model, gap = pgm.rbm(5, 2, visible=visible, rng=0), np.nan
+    rows = [[gap] * 5, [gap, gap, gap, 0, 0], [gap, gap, 1, 1, 1], [0, 1, 0, gap, gap], [gap] * 5]
+    single = []
+    for row in rows:
+        q, arrays = bridged_question(model, {"v": [row]}, None, in_full(model), None, None, True)
+        single.append(q.slopes(arrays, np.ones(1), [True] * 3))
+    q, arrays = bridged_question(model, {"v": rows}, None, in_full(model), None, None, True)
+    for weights in (-np.ones(5), np.array([1.0, -2, 3, -4, 2]), np.array([1, -1, 1, -1, -1e-9])):
+        found = q.slopes(arrays, weights, [True] * 3)
+        for i, slope in enumerate(found):
+            expected = sum(w * one[i] for w, one in zip(weights, single))
+            np.testing.assert_allclose(slope, expected, atol=1e-12)
+
+
 WRONG = [
     (dict(soft={"v": {0: 1.0}}), "soft: 'v' is a dict, expected an array of numbers"),
     (dict(soft=np.zeros(3)), "soft must map layer names to arrays"),
