@@ -65,6 +65,7 @@ add_module_names = False
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
 autodoc_typehints = "none"
+autodoc_mock_imports = ["torch"]  # large, and the pages show what pgmengine.torch says alone
 autosummary_generate = False
 autosummary.WELL_KNOWN_ABBREVIATIONS += ("eq.", "eqs.")  # a summary does not end there
 toc_object_entries_show_parents = "hide"

@@ -124,6 +124,7 @@ FROM_TUTORIAL = {
     "images": "02_train_an_rbm",
     "missing_values": "07_mixing_it_all",
     "lattice": "10_chains_and_lattices",
+    "torch_and_jax": "13_tagging_sequences",
     "log_z": "06_belief_nets",
     "mixing": "05_rough_landscapes",
 }

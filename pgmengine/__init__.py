@@ -25,7 +25,7 @@ _HOMES = {
 }
 
 # The modules that need an optional package are no part of `from pgmengine import *`.
-__all__ = sorted({*_HOMES} - {"plots", "sklearn"})
+__all__ = sorted({*_HOMES} - {"jax", "plots", "sklearn", "torch"})
 
 
 def __getattr__(name: str) -> object:

@@ -2,8 +2,10 @@
 
 from pgmengine import datasets as datasets
 from pgmengine import diagnostics as diagnostics
+from pgmengine import jax as jax
 from pgmengine import plots as plots
 from pgmengine import sklearn as sklearn
+from pgmengine import torch as torch
 from pgmengine.apps.explorer.explore import explore as explore
 from pgmengine.apps.learners.classifier import GenerativeClassifier as GenerativeClassifier
 from pgmengine.base.errors import NotAsked as NotAsked

@@ -12,12 +12,14 @@ EXTRAS = {
     "anywidget": "explore",
     "arviz_base": "arviz",
     "goatd": "treewidth",
+    "jax": "jax",
     "matplotlib": "plots",
     "pandas": "arviz",
     "pyarrow": "parquet",
     "pyganak": "counting",
     "pytoulbar2": "map",
     "sklearn": "sklearn",
+    "torch": "torch",
     "xarray": "arviz",
 }
 

@@ -139,13 +139,13 @@ def parse_soft(structure: Structure, soft: Soft) -> SoftEvidence:
     check_mapping(structure, soft, "soft")
     parts = list[Column]()
     for one in by_name(structure, soft, "soft"):
-        odds = _takes_odds(structure, one)
+        odds = takes_odds(structure, one)
         columns = framed(structure.names, one) if odds and is_frame(one.value) else [one]
         parts += [_part(column, odds) for column in columns]
     return _joined(parts)
 
 
-def _takes_odds(structure: Structure, one: Named) -> bool:
+def takes_odds(structure: Structure, one: Named) -> bool:
     """Whether something given is log-odds: about units with two values that are no variables."""
     layer, name = one.layer, one.layer.name
     if not _two_valued(layer) or isinstance(one.value, (Likelihoods, Mapping)):

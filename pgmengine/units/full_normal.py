@@ -18,9 +18,11 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
+from pgmengine.base.array_library import ArrayLibrary
 from pgmengine.base.checks import LARGEST, in_range, real, whole
 from pgmengine.base.errors import PgmError, told
 from pgmengine.base.types import Array
@@ -274,7 +276,7 @@ class FullNormal(Unit):
         """Return the log density of the observed cells."""
         x, zeta = np.asarray(x), np.asarray(zeta)
         if not np.isnan(x[..., : self.columns]).any():
-            return self._log_density(x, zeta)
+            return np.asarray(self._log_density(x, zeta))
         some, back = _aligned(x, zeta)
         out = np.full((*some[0].shape[:2], some[1].shape[1]), np.nan)
         for seen, at, own, which in self._patterns(*some):
@@ -284,19 +286,24 @@ class FullNormal(Unit):
             out[at] = part._log_density(some[0][at][:, None, seen], inputs[which])
         return back(out)
 
-    def _log_density(self, x: Array, zeta: Array) -> Array:
+    def log_conditional_in(self, lib: ArrayLibrary, x: Any, zeta: Any) -> Any:
+        """Return the log density of numbers x (..., d), all of them observed."""
+        return self._log_density(x, zeta, lib.xp)
+
+    def _log_density(self, x: Any, zeta: Any, xp: Any = np) -> Any:
+        """Return the log density of columns x (..., d), in arrays of the library `xp`."""
         d = self.columns
-        log_s = np.clip(zeta[..., d : 2 * d], math.log(self.least_sigma), MOST_LOG_SIGMA)
-        logs = -log_s.sum(axis=-1) - d * LOG_SCALE
-        far, number = list[Array](), 2 * d
+        log_s = xp.clip(zeta[..., d : 2 * d], math.log(self.least_sigma), MOST_LOG_SIGMA)
+        logs = -log_s.sum(-1) - d * LOG_SCALE
+        far, number = list[Any](), 2 * d
         for i in range(d):
             far.append(x[..., i] - zeta[..., i])
-            rest = far[i].copy() if i else far[i]
+            rest = far[i] + 0.0 if i else far[i]
             for j in range(i):
                 rest -= zeta[..., number] * far[j]
                 number += 1
-            logs = logs - np.square(rest) * (0.5 * np.exp(-2.0 * log_s[..., i]))
-        return np.asarray(logs)
+            logs = logs - xp.square(rest) * (0.5 * xp.exp(-2.0 * log_s[..., i]))
+        return logs
 
     def _patterns(
         self, x: Array, zeta: Array

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from pgmengine.base.array_library import ArrayLibrary
 from pgmengine.base.checks import LARGEST, in_range, real
 from pgmengine.base.errors import PgmError, told
 from pgmengine.base.types import Array
@@ -84,6 +86,10 @@ class Gaussian(Unit):
     def log_h(self, x: Array) -> Array:
         """Return the log density of N(0, sigma^2)."""
         return np.asarray(-np.square(x) / (2 * self.curvature) - self._log_scale)
+
+    def log_h_in(self, lib: ArrayLibrary, x: Any) -> Any:
+        """Return the log density of N(0, sigma^2)."""
+        return -(x**2) / (2 * self.curvature) - self._log_scale
 
     def contains(self, x: Array) -> Array:
         """Return whether x is finite and at most LARGEST in size, the limit of chains."""

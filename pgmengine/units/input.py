@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from pgmengine.base.array_library import ArrayLibrary
 from pgmengine.base.checks import in_range
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
@@ -50,6 +52,14 @@ class Input(Unit):
     def log_h(self, x: Array) -> Array:
         """Return 0."""
         return np.zeros(np.shape(x))
+
+    def log_h_in(self, lib: ArrayLibrary, x: Any) -> Any:
+        """Return 0."""
+        return 0.0 * x
+
+    def log_conditional_in(self, lib: ArrayLibrary, x: Any, zeta: Any) -> Any:
+        """Return 0."""
+        return 0.0 * x
 
     def contains(self, x: Array) -> Array:
         """Return whether x is finite and at most LARGEST in size, the limit of chains."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from pgmengine.base.array_library import ArrayLibrary
 from pgmengine.base.checks import LARGEST_WHOLE
 from pgmengine.base.errors import PgmError, told
 from pgmengine.base.types import Array
@@ -36,13 +38,18 @@ def log_sinhc(x: Array) -> Array:
         far = np.maximum(x, np.float32(1e-6))
         twice = -2 * far
         return np.asarray(far + np.log(np.expm1(twice) / twice))
-    x = x.astype(np.float64, copy=False)
-    far = np.where(x < SERIES_BELOW, 1.0, x)
-    x2 = np.where(x < SERIES_BELOW, x, 0.0) ** 2
-    return np.where(
+    return np.asarray(_log_sinhc(x.astype(np.float64, copy=False)))
+
+
+def _log_sinhc(x: Any, xp: Any = np) -> Any:
+    """Return log_sinhc in arrays of the library `xp`."""
+    x = xp.abs(x)
+    far = xp.where(x < SERIES_BELOW, 1.0, x)
+    x2 = xp.where(x < SERIES_BELOW, x, 0.0) ** 2
+    return xp.where(
         x < SERIES_BELOW,
         x2 * (1 / 6 - x2 * (1 / 180 - x2 / 2835)),
-        far + np.log(-np.expm1(-2 * far) / (2 * far)),
+        far + xp.log(-xp.expm1(-2 * far) / (2 * far)),
     )
 
 
@@ -200,6 +207,18 @@ class MultiValued(Unit):
     def log_h(self, x: Array) -> Array:
         """Return the logarithm of 2/(s+1); for s = inf the density is 1, and its logarithm 0."""
         return np.full(np.shape(x), self._log_h)
+
+    def log_h_in(self, lib: ArrayLibrary, x: Any) -> Any:
+        """Return the logarithm of the base measure; NaN for what is no value of the unit."""
+        if not math.isinf(self.s):
+            return super().log_h_in(lib, x)
+        return lib.xp.where(abs(x) <= 1, 0.0 * x, lib.xp.nan)
+
+    def log_normalizer_in(self, lib: ArrayLibrary, eta: Any) -> Any:
+        """Return log phi_s(eta)."""
+        if math.isinf(self.s):
+            return math.log(2) + _log_sinhc(eta, lib.xp)
+        return super().log_normalizer_in(lib, eta)
 
     def contains(self, x: Array) -> Array:
         """Return whether x is within 1e-9 of a value."""

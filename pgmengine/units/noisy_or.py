@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from pgmengine.base.array_library import ArrayLibrary
 from pgmengine.base.types import Array
 from pgmengine.units.binary import Binary
 from pgmengine.units.unit import Draw, Unit
@@ -85,6 +87,13 @@ class NoisyOr(Unit):
         zeta = np.maximum(zeta, 0.0)
         with np.errstate(divide="ignore"):
             return np.where(np.asarray(x) == 1, np.log(-np.expm1(-zeta)), -zeta)
+
+    def log_conditional_in(self, lib: ArrayLibrary, x: Any, zeta: Any) -> Any:
+        """Return log(1 - e^-z) for x = 1 and -z for x = 0."""
+        xp, zeta = lib.xp, lib.xp.where(zeta > 0, zeta, 0.0)
+        # Where x = 0 the other branch is taken at 1, so that its slope is finite there.
+        on = xp.log(-xp.expm1(-xp.where(x == 1, zeta, 1.0)))
+        return xp.where(x == 1, on, -zeta) + self.log_h_in(lib, x)
 
     def score(self, x: Array, zeta: Array) -> Array:
         """Return x / (e^z - 1) - (1 - x), which is linear in x and so also holds for means."""

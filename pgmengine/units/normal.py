@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from pgmengine.base.array_library import ArrayLibrary
 from pgmengine.base.checks import LARGEST, in_range, real
 from pgmengine.base.errors import PgmError, told
 from pgmengine.base.types import Array
@@ -187,6 +189,12 @@ class Normal(Unit):
         logs *= -0.5 / variance
         logs -= np.log(variance) / 2.0 + LOG_SCALE
         return logs
+
+    def log_conditional_in(self, lib: ArrayLibrary, x: Any, zeta: Any) -> Any:
+        """Return the log density of numbers x, as `log_conditional`."""
+        log_sigma = lib.xp.clip(zeta[..., 1], self.least_inputs[1], MOST_LOG_SIGMA)
+        far = (x - zeta[..., 0]) * lib.xp.exp(-log_sigma)
+        return -(far**2) / 2.0 - log_sigma - LOG_SCALE
 
     def score(self, x: Array, zeta: Array) -> Array:
         """Return the derivatives with respect to m and to z, linear in (x, x^2).

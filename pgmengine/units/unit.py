@@ -11,12 +11,17 @@ import math
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
+from pgmengine.base.array_library import ArrayLibrary
 from pgmengine.base.numerics import log_sum, softmax
 from pgmengine.base.types import Array
+
+# How far a value in torch or JAX may be from one of the unit: thirds in single precision are 3e-8
+# from thirds in double precision.
+MAX_VALUE_ROUNDING = 1e-6
 
 
 @lru_cache(maxsize=64)
@@ -56,6 +61,9 @@ class Unit:
     A type with infinitely many values has `support = None`. It has to define `log_normalizer`,
     `mean`, `variance`, `sample`, `mode`, `max_log_weight`, `log_h` and `contains`, and to set
     `bounded = False` unless its values are the interval [-1, 1].
+
+    The log density in torch and JAX needs `log_h_in` of a type with infinitely many values, and
+    `log_conditional_in` of a type with a link of its own.
 
     A type whose natural parameter as a child is not its directed input zeta (the sum of the
     bias and of the weights times the values of the parents) sets `canonical = False` and has to
@@ -350,6 +358,47 @@ class Unit:
         dot = np.asarray(x) * eta
         linear: Array = dot if self.width == 1 else dot.sum(axis=-1)
         return linear + self.log_h(x) - self.log_normalizer(eta)
+
+    # ---- in arrays of any library; units that are not in this way refuse ----
+
+    def nearest_in(self, lib: ArrayLibrary, x: Any) -> tuple[Any, Any]:
+        """Return the states nearest to values, (...,), and how far the values are from them."""
+        values = lib.constant(self._values, x)
+        if self.width == 1:
+            far = abs(x[..., None] - values)
+        else:
+            # The square of a distance, so that no array has K values of each unit.
+            far = abs((x * x).sum(-1)[..., None] - 2.0 * (x @ values.T) + (values**2).sum(-1))
+        return lib.xp.argmin(far, -1), lib.xp.amin(far, -1)
+
+    def log_h_in(self, lib: ArrayLibrary, x: Any) -> Any:
+        """Return `log_h` in arrays of a library; NaN for what is no value of the unit.
+
+        A type with infinitely many values that are not `child_only` has to define it for torch and
+        JAX.
+        """
+        state, far = self.nearest_in(lib, x)
+        base = lib.constant(self._log_base, x)[state]
+        return lib.xp.where(far <= MAX_VALUE_ROUNDING, base, lib.xp.nan)
+
+    def log_normalizer_in(self, lib: ArrayLibrary, eta: Any) -> Any:
+        """Return `log_normalizer` in arrays of a library."""
+        if self.curvature is not None:
+            return self.curvature / 2 * eta**2
+        values = lib.constant(self._values, eta)
+        dot = eta[..., None] * values if self.width == 1 else eta @ values.T
+        return lib.log_sum(dot + lib.constant(self._log_base, eta))
+
+    def log_conditional_in(self, lib: ArrayLibrary, x: Any, zeta: Any) -> Any:
+        """Return `log_conditional` in arrays of a library; NaN for what is no value of the unit.
+
+        Where users give numbers in place of components, x are the numbers. A type with a link of
+        its own has to define it for torch and JAX.
+        """
+        if not self.canonical:
+            raise NotImplementedError(f"{type(self).__name__} must define log_conditional_in")
+        dot = x * zeta if self.width == 1 else (x * zeta).sum(-1)
+        return dot + self.log_h_in(lib, x) - self.log_normalizer_in(lib, zeta)
 
     def misfit(self, x: Array) -> str:
         """Return why the unit cannot learn from data x (n,) or (n, width), or an empty string."""

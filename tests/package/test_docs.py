@@ -21,7 +21,9 @@ README = Path(__file__).parents[2] / "README.md"
 NEEDS = {
     "pgmengine.apps.crf.estimator": "sklearn",
     "pgmengine.plots": "matplotlib",
+    "pgmengine.jax": "jax",
     "pgmengine.sklearn": "sklearn",
+    "pgmengine.torch": "torch",
     "pgmengine.apps.pictures.timelines": "matplotlib",
     "pgmengine.apps.pictures.traces": "matplotlib",
     "pgmengine.apps.pictures.chain_diagnostics": "matplotlib",
@@ -38,8 +40,13 @@ PAGES = [
     if page.relative_to(DOCS).parts[0] not in ("tutorials", "results", "_build")
     and "```python" in page.read_text(encoding="utf-8")
 ]
-PAGES_WITH_ESTIMATORS = [
-    page for page in PAGES if "pgmengine.sklearn" in page.read_text(encoding="utf-8")
+# The doors whose blocks need an extra, and the pages with such blocks.
+OPTIONAL = {door: NEEDS[f"pgmengine.{door}"] for door in ("sklearn", "torch", "jax")}
+PAGES_WITH_EXTRAS = [
+    (door, page)
+    for door in OPTIONAL
+    for page in PAGES
+    if f"pgmengine.{door}" in page.read_text(encoding="utf-8")
 ]
 # Stands before an output with numbers of a fit.
 LEARNED = "<!-- learned numbers -->\n"
@@ -138,12 +145,12 @@ LONG_PAGES = {"tasks/lattice.md"}
 def test_pages_run(page, capsys):
     """The Python blocks of a page, in order, print what is shown, in the same order.
 
-    Blocks about estimators need the extra of scikit-learn, and are tested by themselves.
+    Blocks that need an extra, such as those about estimators, are tested by themselves.
     """
-    run_blocks(page, {}, lambda block: "pgmengine.sklearn" not in block)
+    run_blocks(page, {}, needs_no_extra)
     printed = whole = capsys.readouterr().out
     text = page.read_text(encoding="utf-8")
-    for shown in outputs(without_estimators(text)):
+    for shown in outputs(without_extras(text)):
         assert shown in printed, f"{page_name(page)} shows what its code does not print:\n{shown}"
         printed = printed.partition(shown)[2]
     for shown in learned_outputs(text):
@@ -151,22 +158,27 @@ def test_pages_run(page, capsys):
 
 
 @pytest.mark.few(2)
-@pytest.mark.parametrize("page", PAGES_WITH_ESTIMATORS, ids=page_name)
-def test_blocks_about_estimators_run(page, capsys):
+@pytest.mark.parametrize(("door", "page"), PAGES_WITH_EXTRAS)
+def test_blocks_that_need_an_extra_run(door, page, capsys):
     """They run after the other blocks of their page, and print what is shown below them."""
-    extra("sklearn")
+    extra(OPTIONAL[door])
     names = {}
-    run_blocks(page, names, lambda block: "pgmengine.sklearn" not in block)
+    run_blocks(page, names, needs_no_extra)
     capsys.readouterr()
-    run_blocks(page, names, lambda block: "pgmengine.sklearn" in block)
+    run_blocks(page, names, lambda block: f"pgmengine.{door}" in block)
     printed, text = capsys.readouterr().out, page.read_text(encoding="utf-8")
-    others = outputs(without_estimators(text))
+    others = outputs(without_extras(text, {door}))
     assert all(shown in printed for shown in outputs(text) if shown not in others)
 
 
-def without_estimators(text):
-    """The text of a page without the blocks about estimators and the outputs below them."""
-    block = r"```python\n(?:(?!```).)*?pgmengine\.sklearn.*?```(?:\n\n```text\n.*?```)?"
+def needs_no_extra(block):
+    return not any(f"pgmengine.{door}" in block for door in OPTIONAL)
+
+
+def without_extras(text, doors=OPTIONAL):
+    """The text of a page without the blocks about these doors and the outputs below them."""
+    some = "|".join(doors)
+    block = rf"```python\n(?:(?!```).)*?pgmengine\.(?:{some}).*?```(?:\n\n```text\n.*?```)?"
     return re.sub(block, "", text, flags=re.S)
 
 

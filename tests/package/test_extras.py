@@ -169,6 +169,8 @@ CALLS = {
     "samples_frame()": ("pandas", "arviz", lambda r: r.samples_frame()),
     "to_arviz()": ("arviz_base", "arviz", lambda r: r.to_arviz()),
     "pgmengine.sklearn": ("sklearn", "sklearn", lambda r: pgm.sklearn),
+    "pgmengine.torch": ("torch", "torch", lambda r: pgm.torch),
+    "pgmengine.jax": ("jax", "jax", lambda r: pgm.jax),
     "explore()": ("anywidget", "explore", lambda r: pgm.explore(r.target.model)),
     "pgmengine.plots": ("matplotlib", "plots", lambda r: pgm.plots.graph(r.target.model)),
 }
@@ -181,8 +183,9 @@ def test_a_missing_package_is_named_with_its_extra(what, monkeypatch):
     for loaded in [one for one in sys.modules if one.partition(".")[0] == module]:
         monkeypatch.setitem(sys.modules, loaded, None)
     monkeypatch.setitem(sys.modules, module, None)
-    monkeypatch.delitem(sys.modules, "pgmengine.sklearn", raising=False)
-    monkeypatch.delitem(vars(pgm), "sklearn", raising=False)
+    for door in ("sklearn", "torch", "jax"):
+        monkeypatch.delitem(sys.modules, f"pgmengine.{door}", raising=False)
+        monkeypatch.delitem(vars(pgm), door, raising=False)
     with pytest.raises(pgm.PgmError) as said:
         call(r)
     install = f"pip install 'pgmengine[{name}]'"

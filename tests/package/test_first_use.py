@@ -16,7 +16,7 @@ STUB = ast.parse(Path(pgm.__file__).with_suffix(".pyi").read_text(encoding="utf-
 HOMES = {a.name: x.module for x in STUB if isinstance(x, ast.ImportFrom) for a in x.names}
 
 # Parts of the package that a first question about a small model has no use for.
-UNUSED = ("apps", "io", "learn", "plots", "sklearn", "datasets")
+UNUSED = ("apps", "io", "learn", "plots", "sklearn", "datasets", "jax", "torch")
 
 
 def run(code):
@@ -27,7 +27,7 @@ def run(code):
 
 
 def test_the_stub_lists_every_public_name():
-    extras = {"plots", "sklearn"}
+    extras = {"jax", "plots", "sklearn", "torch"}
     assert {*pgm.__all__} == {*HOMES} - extras and len(pgm.__all__) == len({*pgm.__all__})
     assert {*dir(pgm)} == {*HOMES, "__doc__", "__file__", "__version__"}
 

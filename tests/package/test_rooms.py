@@ -20,7 +20,7 @@ PACKAGE = Path(pgmengine.__file__).parent
 ROOMS = ("base", "units", "model", "evidence", "declare", "engine", "infer", "learn", "io", "apps")
 
 # Modules that users import by their path stand beside the rooms; they belong to the last one.
-DOORS = {"__init__", "datasets", "diagnostics", "plots", "sklearn"}
+DOORS = {"__init__", "datasets", "diagnostics", "jax", "plots", "sklearn", "torch"}
 
 # The compiled routines stand beside the base, whose errors they raise.
 PLACES = dict.fromkeys(DOORS, "apps") | {"_kernels": "base"}

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 from loops import one_test_over
+from numpy_library import NUMPY
 from registry import UNITS
 from scipy.integrate import quad
 from scipy.special import gammaln
@@ -65,6 +66,27 @@ def test_the_mean_is_the_derivative_of_the_log_normalizer_and_the_variance_of_th
         np.testing.assert_allclose(unit.mean(eta)[at], slope, rtol=1e-6, atol=1e-8)
         slope = (unit.mean(up) - unit.mean(down))[at] / (2 * h)
         np.testing.assert_allclose(unit.variance(eta)[at], slope, rtol=1e-6, atol=1e-8)
+
+
+@one_test_over("unit", UNITS)
+def test_densities_in_arrays_of_any_library(unit):
+    """Also at inputs at which branches change, and NaN for values that a unit does not have."""
+    zeta = some_parameters(unit, 3.0)
+    zeta = np.abs(zeta) if unit.nonnegative else zeta
+    zeta[0], zeta[1] = 0.0, 1e-9
+    rng = np.random.default_rng(1)
+    if unit.support is None:
+        x = rng.uniform(-1, 1, len(zeta))
+    else:
+        x = unit.support[rng.integers(len(unit.support), size=len(zeta))]
+    values = unit.values_of(x) if unit.support is None and unit.width > 1 else x
+    with np.errstate(all="ignore"):
+        found, child = unit.log_conditional_in(NUMPY, x, zeta), unit.log_conditional(values, zeta)
+        np.testing.assert_allclose(found, child, rtol=1e-10, atol=1e-10)
+        if not unit.child_only or unit.support is not None:
+            np.testing.assert_allclose(unit.log_h_in(NUMPY, x), unit.log_h(x), atol=1e-12)
+        if unit.bounded:
+            assert np.isnan(unit.log_h_in(NUMPY, x + 3.7)).all()
 
 
 def p_value(unit, eta, x, bins=40):

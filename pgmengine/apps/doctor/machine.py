@@ -46,6 +46,8 @@ EXTRAS = (
     Extra("dimod", "models of dimod, GraphBuilder.from_dimod", ("dimod",)),
     Extra("map", "modes of any graph with a proof, pgm.Toulbar2", ("pytoulbar2",)),
     Extra("counting", "log Z of models with many zeros, pgm.ModelCounting", ("pyganak",)),
+    Extra("torch", "models in torch, pgmengine.torch", ("torch",)),
+    Extra("jax", "models in JAX, pgmengine.jax", ("jax",)),
     Extra(
         "tutorials",
         "running the notebooks",

@@ -142,7 +142,7 @@ class Steps:
         counts = counts.reshape(product.matrix.shape)
         whole = product.matrix
         share = np.divide(counts, whole, out=np.zeros_like(whole), where=whole > 0)
-        found, draws = np.concatenate(product.slopes(share)), self._draws
+        found, draws = np.concatenate(product.slopes(share)), self.all_draws
         # Draws after which the state is the same for all possible contributions are left out.
         possible = theta.ravel()[draws.number].reshape(draws.after.shape) > 0
         lowest = np.where(possible, draws.after, draws.after.max() + 1).min(axis=1)
@@ -151,7 +151,7 @@ class Steps:
         return np.asarray(theta * slopes.reshape(self.size))
 
     @cached_property
-    def _draws(self) -> Draws:
+    def all_draws(self) -> Draws:
         """The contributions of all steps."""
         ends = np.cumsum([step.rows.size * step.states for step in self.steps])
         parts = [step.draws(self.size[1]) for step in self.steps]
@@ -165,7 +165,7 @@ class Steps:
 
     def links(self, theta: Array) -> list[Array]:
         """Return the links of all steps."""
-        draws = self._draws
+        draws = self.all_draws
         sizes = [step.rows.size * step.states for step in self.steps]
         whole = np.bincount(draws.entry, theta.ravel()[draws.number], sum(sizes))
         parts = np.split(whole, np.cumsum(sizes)[:-1])

@@ -397,8 +397,9 @@ class _Components:
         if not alone or outer not in self.rest or len(self.means[outer]) != 1 < len(heavy):
             return None
         columns, y = self.rest[outer], self.means[outer][0]
-        # Around a common centre, differences of sums lose no digits.
-        x = self.states[inner] - (heavy.sum(axis=0) / max(heavy.sum(), TINY)) @ self.states[inner]
+        # Around a common centre, differences of sums lose no digits. Weights may have either sign.
+        size = np.abs(heavy).sum(axis=0)
+        x = self.states[inner] - (size / max(size.sum(), TINY)) @ self.states[inner]
         seen = self.seen(outer, columns)
         missing = np.ones((len(heavy), 1)) if seen is None else np.where(seen, 0.0, 1.0)
         found = np.zeros((x.shape[1], self.target.structure.layers[outer].width))

@@ -1,0 +1,1 @@
+"""Models as layers of programs in torch and JAX: densities in their arrays, and gradients."""
