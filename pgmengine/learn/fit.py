@@ -406,7 +406,9 @@ def fit(
     if repeats is not None and (state is not None or checkpoint is not None):
         raise PgmError("repeats: a state or a checkpoint is of a single fit; leave them out")
     # An iterator could be read once only, and the fit may be made again.
-    given, probabilities = (tuple(x) if isinstance(x, Iterator) else x for x in (given, probabilities))
+    given, probabilities = (
+        tuple(x) if isinstance(x, Iterator) else x for x in (given, probabilities)
+    )
     own = sample_weight, data
     if (template := as_template(model)) is not None:
         if repeats is not None:

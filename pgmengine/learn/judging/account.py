@@ -10,7 +10,8 @@ model can move. It is a sum over parameters, each of which counts once in all of
 
 Fixed and uninformed numbers do not count. Potentials, and biases and weights of one-hot units, are
 more numbers than dimensions, because a constant moves from one to another without a change of the
-distribution; so is a number beside another one at the same place. k is not known then.
+distribution; so are two parameters at one place, and conditionals among couplings. k is not known
+then.
 """
 
 from __future__ import annotations
@@ -78,7 +79,8 @@ class Account:
 
 def zeros_of(model: Model) -> dict[str, Array]:
     """Return parameter of tables -> mask of impossible entries, for those that have some."""
-    found = {key: np.isneginf(model.params[key]) for key in model.structure.table_groups}
+    tables = model.structure.table_groups
+    found = {key: np.asarray(np.isneginf(model.params[key])) for key in tables}
     return {key: mask for key, mask in found.items() if mask.any()}
 
 
@@ -115,7 +117,11 @@ def _log_likelihood(run: Run) -> Known[float]:
         return Known(why=f"{by} only estimates expectations given the data")
     # Counts have log p of all units, gradients the one of units that are not given.
     counted = run.normalized and run.optimizer.counts_entries
-    value = (whole.counts if counted else whole.gradient)(run.model).value
+    try:
+        value = (whole.counts if counted else whole.gradient)(run.model).value
+    except PgmError as error:
+        # What has been learned is not lost for that.
+        return Known(why=str(error))
     if value is None:
         return Known(why="the log normaliser is not exact")
     return Known(value * whole.total)
@@ -178,7 +184,7 @@ def free_numbers(
             total += int(np.maximum(some.sum(axis=-1) - 1, 0).sum())
         elif key in lateral:
             c = lateral[key]
-            moved = np.count_nonzero(numbers(c.projected(value, like(value, free))))
+            moved = int(np.count_nonzero(numbers(c.projected(value, like(value, free)))))
             total += moved // 2 if c.lateral else moved
         else:
             total += int(free.sum())
@@ -189,8 +195,10 @@ def free_numbers(
 
 def _redundant(s: Structure, key: str, t: Term) -> str:
     """Return why the numbers of a parameter are more than its dimensions; "" if they are not."""
+    if t.is_table and not t.conditional:
+        return "only differences of log weights act"
     if t.is_table:
-        return "" if t.conditional else "only differences of log weights act"
+        return "" if s.normalized else "couplings can act on the units of a conditional as well"
     child = s.layers[t.layers[-1]]
     if child.unit.one_hot:
         return f"{child.title} is one-hot, so that only differences between its states act"

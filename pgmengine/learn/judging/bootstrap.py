@@ -1,9 +1,9 @@
 """bootstrap: models of fits to resampled rows.
 
-Rows are drawn with replacement, as often as there are rows. A row that is drawn twice has twice the
-weight, so that a resample is a vector of weights, n ~ Multinomial(number of rows, w / sum of w), and
-no data are copied. Each fit begins at the learned model, so that exchangeable latent states keep
-their places, and has the settings and the optimizer of the first one.
+Rows are drawn with replacement, as often as there are rows. A row that is drawn twice has twice
+the weight, so that a resample is a vector of weights, Multinomial(number of rows, w / sum of w),
+and no data are copied. Each fit begins at the learned model, so that exchangeable latent states
+keep their places, and has the settings and the optimizer of the first one.
 
 Reference: Efron (1979), Bootstrap methods: another look at the jackknife.
 """
@@ -14,8 +14,6 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from pgmengine.base.checks import check_executor, seeded, whole
 from pgmengine.base.errors import PgmError, told
@@ -78,8 +76,8 @@ def bootstrap(
 
     Parameters
     ----------
-    fit : the fit. Its settings and its optimizer are used again, but for callbacks, a checkpoint and
-        an executor; one of mini-batches makes as many updates as it made.
+    fit : the fit. Its settings and its optimizer are used again, but for callbacks, a checkpoint
+        and an executor; one of mini-batches makes as many updates as it made.
     n : the number of models, each of which takes a fit that begins at the learned model.
     rng : an integer or a numpy Generator.
     executor : any concurrent.futures.Executor, among whose workers the fits are divided; the models

@@ -18,7 +18,6 @@ directed graphical structures; Marsaglia and Tsang (2000) for Gamma(a) by Gamma(
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import cast
 
 import numpy as np
 
@@ -42,7 +41,7 @@ def posterior_of(
     out = []
     for _ in range(count):
         drawn = {key: _drawn(np.asarray(params[key]), alphas[key], source) for key in counts}
-        out.append(cast(Model, model.with_params(drawn)))
+        out.append(model.with_params(drawn))
     return Models(model, tuple(out), "from the Dirichlet posterior of the tables")
 
 
