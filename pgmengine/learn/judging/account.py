@@ -4,7 +4,7 @@ Akaike's and Schwarz's criteria need the number k of dimensions in which the dis
 model can move. It is a sum over parameters, each of which counts once in all of its places:
 
 - a row of a conditional, or of a gate, has one number less than states that are possible and not
-  fixed, because its probabilities add to one;
+  fixed, because its probabilities add to one, also if no data or no parents reach it;
 - biases, weights, and rows of inputs of real children (two numbers for a Normal, d (d + 3) / 2 for
   d columns with a full covariance) count one each.
 
