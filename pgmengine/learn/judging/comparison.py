@@ -197,7 +197,11 @@ def _named(given: Any) -> dict[Any, Any]:
 def _check_columns(named: Mapping[Any, Any], rows: Any) -> None:
     """PgmError for a column with another kind of values in another model."""
     models = {name: as_model(one) for name, one in named.items() if as_template(one) is None}
-    for column in getattr(rows, "columns", rows) if models and rows is not None else ():
+    if models and not (isinstance(rows, Mapping) or hasattr(rows, "columns")):
+        raise PgmError(
+            f"compare: rows must map columns to values, or be a DataFrame, not {told(rows)}"
+        )
+    for column in getattr(rows, "columns", rows) if models else ():
         kinds = dict[str, Any]()
         for name, model in models.items():
             if kind := _kind_of(model, column):
