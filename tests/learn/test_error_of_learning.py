@@ -82,10 +82,10 @@ def test_tied_tables_and_templates_have_one_draw():
 
     rows = [{"z": [0, 1, 1, 0]}, {"z": [1, 1, 0]}]
     f = pgm.fit(pgm.Template(declare), rows, progress=False)
-    models = f.posterior(100, rng=0)
+    models = f.posterior(40, rng=0)
     drawn = np.exp([one.params["move"] for one in models])
     mean, variance = dirichlet_moments(np.array([[0, 1], [2, 2]]) + 1.0)
-    assert np.abs((drawn.mean(axis=0) - mean) / np.sqrt(variance / 100)).max() < 5
+    assert np.abs((drawn.mean(axis=0) - mean) / np.sqrt(variance / 40)).max() < 5
     one, two = pgm.infer(models, [{"z": [0, None]}, {"z": [None, None, 1]}], rng=0)
     low, high = one.marginal_interval("z")[1]
     assert low.shape == (2,) and low[0] == high[0] == 0

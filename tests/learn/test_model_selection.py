@@ -53,6 +53,22 @@ def test_models_with_redundant_numbers_have_none():
         assert text in counted(named[name])[1].why
 
 
+def shared(own):
+    """A chain of spins with one field and one coupling, and biases of its own or none."""
+    b = pgm.GraphBuilder()
+    s = b.layer("s", pgm.Spin(), 3) if own else b.variable("s", states=(-1, 1), shape=3)
+    b.bias(s, 0.1, name="field")
+    b.couple(s[1:], s[:-1], 0.5, name="coupling")
+    return b.build(rng=0)
+
+
+def test_shared_numbers_count_once_and_not_beside_others():
+    alone, beside = shared(own=False), shared(own=True)
+    found = [free_numbers(m, idle_entries(m.given(), {}), {}) for m in (alone, beside)]
+    assert found[0].value == dimensions(alone) == 2
+    assert dimensions(beside) == 4 and "two parameters at one place" in found[1].why
+
+
 def chain(steps, zeros=False):
     b = pgm.GraphBuilder()
     z = b.variable("z", states=2, shape=steps)

@@ -214,10 +214,12 @@ def _twice(s: Structure, stays: Mapping[str, Array]) -> Iterator[str]:
     """Yield layers, or pairs of them, in which two parameters act at one place."""
     seen = dict[tuple[str, ...], list[Array]]()
     for t in s.shared:
-        seen.setdefault(t.layers, []).append(t.index)
+        # A coupling has no first end.
+        order = range(len(t.layers)) if t.directed else np.argsort(t.layers, kind="stable")
+        seen.setdefault(tuple(t.layers[i] for i in order), []).append(t.index[:, list(order)])
     for layers, index in seen.items():
         every = np.concatenate(index)
-        own = {f"{c.key}.weight" for c in s.weighted if (c.a, c.b) == layers}
+        own = any(layers in ((c.a, c.b), (c.b, c.a)) for c in s.weighted)
         if len(layers) == 1:
             every = np.append(every, np.argwhere(s.has_bias[layers[0]]), axis=0)
         elif layers[0] == layers[1]:
