@@ -19,6 +19,7 @@ from pgmengine.declare.families import drbm as drbm
 from pgmengine.declare.families import rbm as rbm
 from pgmengine.declare.families import sbn as sbn
 from pgmengine.declare.model import Model as Model
+from pgmengine.declare.model_draws import Models as Models
 from pgmengine.declare.networks.from_data import network as network
 from pgmengine.declare.template import Template as Template
 from pgmengine.declare.values.noisy import noisy_and as noisy_and
@@ -89,6 +90,10 @@ from pgmengine.io.store import load_declaration as load_declaration
 from pgmengine.io.store import save as save
 from pgmengine.learn.fit import Fit as Fit
 from pgmengine.learn.fit import fit as fit
+from pgmengine.learn.judging.bootstrap import bootstrap as bootstrap
+from pgmengine.learn.judging.comparison import Compared as Compared
+from pgmengine.learn.judging.comparison import Comparison as Comparison
+from pgmengine.learn.judging.comparison import compare as compare
 from pgmengine.learn.monitoring.finding import Finding as Finding
 from pgmengine.learn.monitoring.finding import FindingKind as FindingKind
 from pgmengine.learn.monitoring.likelihoods import AISLogLikelihood as AISLogLikelihood

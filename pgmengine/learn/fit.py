@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
@@ -26,6 +27,7 @@ from pgmengine.base.work.interrupts import stoppable
 from pgmengine.base.work.threads import one_blas_thread
 from pgmengine.declare.declaration import declaration_of, placed_units
 from pgmengine.declare.model import Model, ModelLike, StandsForModel, as_model
+from pgmengine.declare.model_draws import Models
 from pgmengine.declare.template import Template, as_template
 from pgmengine.evidence.frames import labels_of_columns
 from pgmengine.infer.question.prepared import AnyMethod
@@ -34,6 +36,9 @@ from pgmengine.learn.fit_overview import fit_html, fit_text
 from pgmengine.learn.full_batch.objective import FitData
 from pgmengine.learn.full_batch.optimizer_contract import FullBatch
 from pgmengine.learn.full_batch.template_fit import template_fit
+from pgmengine.learn.judging.account import Account, account_of
+from pgmengine.learn.judging.bootstrap import Again
+from pgmengine.learn.judging.posterior import posterior_of
 from pgmengine.learn.loop import UnderWay, learn, report
 from pgmengine.learn.monitoring.finding import Finding
 from pgmengine.learn.monitoring.history import History
@@ -49,7 +54,7 @@ from pgmengine.learn.starting.arguments import (
     written,
 )
 from pgmengine.learn.starting.fit_plan import FitPlan, plan_fit, read_data
-from pgmengine.learn.steps.wrappers import averaged
+from pgmengine.learn.steps.wrappers import averaged, holds
 from pgmengine.model.names.unit_names import Member
 from pgmengine.model.structure import Structure
 from pgmengine.model.training import Training
@@ -92,6 +97,9 @@ class Fit(StandsForModel):
         the second half of the updates, it is hardly better than independent units, or it became
         worse. Each is also logged as a warning. Empty where there is none, and where the model has
         no score that is cheap (see `Finding`).
+    account : what is known of the fit beside its model: the sum of the weights of its rows, how
+        many numbers have learned, the log-likelihood of all rows, and counts.
+    again : the call that made it, for `pgm.bootstrap`, with the data as they were given.
     notes : sentences about choices that the fit has made, such as an optimizer that sees all rows,
         several starts of EM, rows of conditionals without data, parameters that no row informs,
         which keep their numbers, and a ladder of temperatures of which chains hardly visited a
@@ -111,6 +119,8 @@ class Fit(StandsForModel):
     started: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
     notes: tuple[str, ...] = ()
+    account: Account | None = None
+    again: Again | None = None
 
     @property
     def params(self) -> Mapping[str, Any]:
@@ -121,6 +131,88 @@ class Fit(StandsForModel):
     def averaged(self) -> Model:
         """The model at the average of the parameters; PgmError without an Averaged optimizer."""
         return averaged(self.model, self.state)
+
+    @property
+    def numbers(self) -> int:
+        """How many free numbers have learned: the degrees of freedom of `bic` and `aic`.
+
+        A row of a conditional with k possible states counts k - 1, a number that several places
+        share once, a bias or a weight one, and a Normal child two in each state of its parent.
+        Fixed and uninformed numbers do not count. PgmError where only a part of the numbers acts.
+        """
+        return self._account.numbers.get("the number of free numbers")
+
+    @property
+    def log_likelihood(self) -> float:
+        """The log-likelihood of all rows, weighted, in nats; PgmError where it is not exact."""
+        return self._account.log_likelihood.get("the log-likelihood of the rows")
+
+    @property
+    def bic(self) -> float:
+        """Schwarz's criterion, -2 log L + k log n; lower is better.
+
+        Use it to choose among fits to the same rows: it finds the true model, if that is among
+        them, as rows become many. log L is `log_likelihood`, k is `numbers`, and n is the sum of
+        the weights of the rows; a sequence is a row. PgmError where one of them is not known.
+
+        References
+        ----------
+        Schwarz (1978), Estimating the dimension of a model.
+        """
+        return self.numbers * math.log(self._account.rows) - 2.0 * self.log_likelihood
+
+    @property
+    def aic(self) -> float:
+        """Akaike's criterion, -2 log L + 2 k; lower is better.
+
+        Use it to choose the fit among several to the same rows that predicts new rows best.
+        PgmError where log L or k is not known, as in `bic`.
+
+        References
+        ----------
+        Akaike (1974), A new look at the statistical model identification.
+        """
+        return 2.0 * self.numbers - 2.0 * self.log_likelihood
+
+    def posterior(self, draws: int = 200, rng: RngLike = None) -> Models:
+        """Return models from the posterior of tables that were counted in complete rows.
+
+        Use it to see how sure answers are: `pgm.infer(models, ...)`, or `pgm.infer(fit, ...,
+        parameters=True)`, gives each an interval that includes the error of learning. Each row of
+        a conditional is Dirichlet(counts + pseudocounts), whose mean is the learned row.
+
+        Parameters
+        ----------
+        draws : the number of models.
+        rng : an integer or a numpy Generator.
+
+        Raises
+        ------
+        PgmError where something else than tables has learned, rows have gaps, or an entry has
+        neither data nor a pseudocount; `pgm.bootstrap` has models of such fits.
+
+        Examples
+        --------
+        >>> import pgmengine as pgm
+        >>> rows = {"rain": ["no"] * 6 + ["yes"] * 2, "wet": ["no"] * 5 + ["yes"] * 3}
+        >>> f = pgm.fit(pgm.network(rows, "rain -> wet"), rows, progress=False)
+        >>> r = pgm.infer(f.posterior(rng=0), {"wet": "yes"})
+        >>> low, high = r.marginal_interval("rain")["yes"]
+        >>> low < r.marginal("rain")["yes"] < high
+        True
+
+        References
+        ----------
+        Spiegelhalter and Lauritzen (1990), Sequential updating of conditional probabilities on
+        directed graphical structures.
+        """
+        return posterior_of(self.model, self.params, self._account, draws, rng)
+
+    @property
+    def _account(self) -> Account:
+        if self.account is None:
+            raise PgmError("this Fit was made without its account; take one that pgm.fit returns")
+        return self.account
 
     def __repr__(self) -> str:
         return fit_text(self)
@@ -313,6 +405,11 @@ def fit(
     """
     if repeats is not None and (state is not None or checkpoint is not None):
         raise PgmError("repeats: a state or a checkpoint is of a single fit; leave them out")
+    # An iterator could be read once only, and the fit may be made again.
+    given, probabilities = (
+        tuple(x) if isinstance(x, Iterator) else x for x in (given, probabilities)
+    )
+    own = sample_weight, data
     if (template := as_template(model)) is not None:
         if repeats is not None:
             raise PgmError("repeats: fits of a template are made one by one; leave it out")
@@ -374,10 +471,30 @@ def fit(
             if note:
                 log.warning("%s", note)
     report([each.findings for each in found])
+    rows = plan.given_rows
     if template is not None:
-        learned: Fit = of_template.ended(found[0])
-        return learned
+        found, rows = [of_template.ended(found[0])], of_template.rows
+    settings = {
+        "negative": negative,
+        "positive": positive,
+        "given": given,
+        "batch_size": batch_size,
+        "epochs": epochs,
+        "probabilities": probabilities,
+        "seconds": seconds,
+    }
+    found = [
+        replace(each, again=Again(_call(each, updates, settings), rows, *own)) for each in found
+    ]
     return found[0] if repeats is None else found
+
+
+def _call(made: Fit, updates: int | None, settings: Mapping[str, Any]) -> Callable[..., Fit]:
+    """Return the call of `fit` that has the settings and the optimizer of a fit."""
+    if not holds(made.optimizer, FullBatch):
+        # A callback may have ended the fit.
+        updates = int(made.state["update"])
+    return partial(fit, optimizer=made.optimizer, updates=updates, progress=False, **settings)
 
 
 def _begun(
@@ -463,6 +580,7 @@ def _ended(
         one.begun,
         one.findings(interrupted),
         tuple(run.notes.values()),
+        account_of(run),
     )
 
 

@@ -27,7 +27,7 @@ from pgmengine.learn.contracts import (
     Optimizer,
     Positive,
 )
-from pgmengine.learn.full_batch.objective import FitData
+from pgmengine.learn.full_batch.objective import FitData, Objective
 from pgmengine.learn.full_batch.optimizer_contract import FullBatch
 from pgmengine.learn.full_batch.spreads import collapsed
 from pgmengine.learn.monitoring.finding import Finding
@@ -82,6 +82,8 @@ class Run:
     idle : parameter -> mask of the numbers that stay: uninformed ones, and ones that act on
         given units only.
     watched : whether the findings of the fit need scores of the model.
+    objective : the log-likelihood of all rows, where updates see all of them.
+    start : the model before the first update.
     """
 
     positive: Positive | AnyMethod
@@ -90,6 +92,7 @@ class Run:
     precision: type
     factorised = False
     watched = True
+    objective: Objective | None = None
     by_means: tuple[str, ...] = ()
 
     def __init__(
@@ -118,6 +121,7 @@ class Run:
         self.uninformed = uninformed_entries(with_weight(target, weights), given)
         self.idle = joint_masks(idle_entries(target, given), self.uninformed)
         self.model = Model(s, self._kept(model.params, raised(model.params, self.floors)))
+        self.start = self.model
         self.normalized = s.normalized and not given
         self.model_phase: ModelPhase = NormalizedPhase()
         self.order = RowOrder(

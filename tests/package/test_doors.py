@@ -57,6 +57,7 @@ DOORS = {
     "impact": lambda m, path: repr(pgm.impact(m, {"v": ROWS[0]}, ("h", 0))),
     "best_observation": lambda m, path: repr(pgm.best_observation(m, ("h", 0), {"v": ROWS[0]})),
     "divergence": lambda m, path: repr(pgm.divergence(m, m)),
+    "compare": lambda m, path: pgm.compare([m], DATA).fits[0].log_prob,
     "explore": lambda m, path: pgm.explore(m, {"v": ROWS[0]}).session.reply({"seq": 0}),
     "prepare": lambda m, path: answers(pgm.prepare(m, ("v",))(DATA)),
     "fit": lambda m, path: learned(pgm.fit(m, DATA, updates=3, progress=False).model),
@@ -79,7 +80,7 @@ DOORS = {
 }
 
 # Public objects that hold a model, or are one, and are not made from one by users.
-NOT_DOORS = {"Fit", "Model", "Target", "StandsForModel"}
+NOT_DOORS = {"Fit", "Model", "Models", "Target", "StandsForModel"}
 
 
 def evidence_file(path):

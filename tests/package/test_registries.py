@@ -72,10 +72,13 @@ OTHERS = {
     # A single value: no draw, no slope. Groups of columns, which only handles declare and which are
     # not for bare layers: tests/learn/test_full_normal.py has their contract.
     "units": {pgm.Constant, pgm.FullNormal},
-    "graphs": {pgm.GraphBuilder, pgm.Model, pgm.Shards, pgm.Target, pgm.Template, pgm.Unit},
+    "graphs": {pgm.GraphBuilder, pgm.Model, pgm.Models, pgm.Target, pgm.Template, pgm.Unit},
+    "data": {pgm.Shards},
     "answers": {
         pgm.Contribution,
         pgm.BestObservation,
+        pgm.Compared,
+        pgm.Comparison,
         pgm.Gain,
         pgm.Divergence,
         pgm.Expectation,

@@ -30,12 +30,13 @@ WRONG = {
 ROWS = {"v": np.array([[0.0, 1, 1], [1, 0, 1], [0, 0, 1], [1, 1, 0]])}
 RBM, SBN = pgm.rbm(3, 2, rng=0), pgm.sbn([3, 2], rng=0)
 QUICK = {"updates": 2, "progress": False}
+FIT = pgm.fit(RBM, ROWS, **QUICK)
 CHAINS = {"chains": 2, "warmup": 2, "draws": 10}
 
 # Made by the package, base classes, and functions that open a window.
 NOT_IN_THE_TABLE = {
-    *("Axis", "BestObservation", "Contribution", "CoupledTempering", "Divergence", "Expectation"),
-    *("Finding", "FindingKind", "Fit", "Gain"),
+    *("Axis", "BestObservation", "Compared", "Comparison", "Contribution", "CoupledTempering"),
+    *("Divergence", "Expectation", "Finding", "FindingKind", "Fit", "Gain", "Models"),
     *("Impact", "Method", "Model", "NotAsked", "PgmError", "Plan", "Prepared", "Result", "Scheme"),
     *("Status", "Target", "Unit", "GraphBuilder", "Joint", "Mode", "explore", "build_config"),
     *("datasets", "diagnostics"),
@@ -67,6 +68,8 @@ GIVEN = {
     "base_rates": {"model": RBM, "data": ROWS},
     "best_observation": {"model": RBM, "target": ("h", 0), "evidence": {"v": ROWS["v"][0]}},
     "boltzmann_machine": {"size": 3},
+    "bootstrap": {"fit": FIT, "n": 1},
+    "compare": {"fits": [RBM], "rows": ROWS},
     "dbm": {"sizes": [3, 2, 2]},
     "dbn": {"sizes": [3, 2, 2]},
     "divergence": {"p": RBM, "q": RBM},

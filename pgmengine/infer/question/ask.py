@@ -27,6 +27,7 @@ from pgmengine.base.work.cache import Cache
 from pgmengine.base.work.interrupts import stoppable
 from pgmengine.declare.handles import Units, units_of_member
 from pgmengine.declare.model import Model, ModelLike, as_model
+from pgmengine.declare.model_draws import Models
 from pgmengine.declare.template import Row, Template, as_template
 from pgmengine.evidence.columns import Values
 from pgmengine.evidence.relevance import EvidencePattern
@@ -35,6 +36,7 @@ from pgmengine.evidence.target import Target
 from pgmengine.infer.answering import DEFAULT, about, answered, asked, plan_of
 from pgmengine.infer.question.auto import Auto, Choice, only, within
 from pgmengine.infer.question.explanation import Explanation, Part
+from pgmengine.infer.question.learning_error import models_of, with_learning_error
 from pgmengine.infer.question.prepared import (
     MethodLike,
     Prepared,
@@ -68,6 +70,7 @@ def infer(
     progress: bool = ...,
     seconds: float | None = ...,
     tolerance: float | None = ...,
+    parameters: bool = ...,
 ) -> list[Result]: ...
 
 
@@ -85,6 +88,8 @@ def infer(
     progress: bool = ...,
     seconds: float | None = ...,
     tolerance: float | None = ...,
+    *,
+    parameters: bool = ...,
 ) -> Result: ...
 
 
@@ -102,6 +107,8 @@ def infer(
     progress: bool = True,
     seconds: float | None = None,
     tolerance: float | None = None,
+    *,
+    parameters: bool = False,
 ) -> Result | list[Result]:
     """Answer a question about a model under any pattern of evidence.
 
@@ -145,6 +152,11 @@ def infer(
         of the distance of proven bounds, or the gap of a mode. An answer with a larger error, or
         with a bad status, is followed by rounds with twice the draws each, until it is reached or
         `seconds` are over (ten minutes by default), which a warning says.
+    parameters : whether marginals, log_z, log_prob and joint distributions get intervals of 95 %
+        that include the error of learning, `Result.parameter_intervals`. The model is a Fit, whose
+        `posterior` is then drawn 200 times, or a Models of `Fit.posterior` or `pgm.bootstrap`, for
+        which it is always so. The question is answered once for each model, so that `seconds` and
+        `tolerance` hold for each.
 
     Returns
     -------
@@ -173,6 +185,21 @@ def infer(
         seconds=seconds,
         tolerance=tolerance,
     )
+    if parameters or isinstance(model, Models):
+        again = partial(
+            infer,
+            evidence=evidence,
+            want=wanted,
+            method=method,
+            soft=soft,
+            do=do,
+            state=state,
+            executor=executor,
+            progress=progress,
+            seconds=seconds,
+            tolerance=tolerance,
+        )
+        return with_learning_error(models_of(model, rng), again, rng, progress)
     template = as_template(model)
     if template is None:
         one = _checked(model, method)

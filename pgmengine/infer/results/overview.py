@@ -124,7 +124,7 @@ def _lines(result: Result) -> Iterator[Callable[[], Line]]:
         if name == "log_z":
             yield from _log_z_line(result, at_least)
         elif name == "log_prob":
-            ends = answers.get("log_prob_interval")
+            ends = answers.get("log_prob_interval", result.parameter_intervals.get(name))
             yield partial(_numbers, name + at_least, value, ends, result.log_prob_error)
         elif name not in SHOWN_WITH_OTHERS and not isinstance(value, Mapping):
             yield partial(_numbers, name, value)
@@ -160,6 +160,8 @@ def _lines(result: Result) -> Iterator[Callable[[], Line]]:
         yield partial(_mode, free, answers["mode"], result.target.evidence.has_rows)
     for one in free if "mean" in answers else ():
         yield partial(_marginal, structure, one, answers)
+        if one.variable and result.parameter_intervals:
+            yield partial(_ends, result, one)
 
 
 def _log_z_line(result: Result, at_least: str) -> Iterator[Callable[[], Line]]:
@@ -172,7 +174,8 @@ def _log_z_line(result: Result, at_least: str) -> Iterator[Callable[[], Line]]:
     # Where other answers are estimates, the guarantee of the result does not say so.
     if result.kind == "estimate" and not np.any(answers.get("log_z_error", np.nan)):
         name += " (exact)"
-    yield partial(_numbers, name + at_least, log_z, answers.get("log_z_interval"))
+    ends = answers.get("log_z_interval", result.parameter_intervals.get("log_z"))
+    yield partial(_numbers, name + at_least, log_z, ends)
 
 
 def interval_text(x: float, low: float, high: float) -> str:
@@ -225,6 +228,16 @@ def _marginal(
     each = [f"{plain(state)}={_probabilities(p)}" for state, p in found.items()]
     text = "; ".join(each) if rows and len(each) <= MOST_NAMES else few(each)
     return plain(shown.name), text
+
+
+def _ends(result: Result, shown: Shown) -> Line:
+    """Return the intervals of the probabilities of a variable, of the first row of evidence."""
+    found = result.marginal_interval((shown.layer.name, shown.units[0]))
+    each = [
+        f"{plain(state)}={np.ravel(low)[0]:.4g} to {np.ravel(high)[0]:.4g}"
+        for state, (low, high) in found.items()
+    ]
+    return "  95 % with the error of learning", few(each)
 
 
 def _probabilities(prob: float | Array) -> str:

@@ -301,6 +301,9 @@ class Result:
     warnings : reasons not to trust the answers, one line each.
     target : the model and its evidence; None in results of the `run` of a method.
     ways : calls that may do better where the status is not good, one line each.
+    parameter_intervals : answer -> ends of its intervals of 95 %, which include the error of
+        learning, as the answer with a further axis (..., 2); empty unless the question was about
+        Models, or had parameters=True. `marginal_interval` has those of probabilities by name.
     """
 
     answers: Mapping[str, Any]
@@ -314,6 +317,7 @@ class Result:
     warnings: tuple[str, ...] = ()
     target: Target | None = None
     ways: tuple[str, ...] = ()
+    parameter_intervals: Mapping[str, Any] = field(default_factory=dict)
 
     def to(self, target: Target, answers: Mapping[str, Any]) -> Result:
         """Return the result with its target, and with these answers alone."""
@@ -488,6 +492,31 @@ class Result:
         a part, its shape follows the axis of rows. States without names are numbers.
         """
         return marginal(asked(self.target).structure, self.raw("prob"), name)
+
+    def marginal_interval(self, name: Member | Units) -> dict[Hashable, tuple[Any, Any]]:
+        """Return the interval of 95 % of the probability of each state, with the error of learning.
+
+        It needs a question with parameters=True. The interval lies about the answer of the learned
+        model, and is as wide as its data leave the parameters open.
+
+        Parameters
+        ----------
+        name : as in `marginal`.
+
+        Returns
+        -------
+        State -> (lower end, upper end); arrays over rows if the evidence has rows.
+
+        Raises
+        ------
+        NotAsked if the question had no parameters=True, or no marginals.
+        """
+        if "prob" not in self.parameter_intervals:
+            raise NotAsked("intervals of marginals need parameters=True in infer")
+        structure, prob = asked(self.target).structure, self.parameter_intervals["prob"]
+        ends = [{n: p[..., end] for n, p in prob.items()} for end in (0, 1)]
+        low, high = (marginal(structure, end, name) for end in ends)
+        return {state: (low[state], high[state]) for state in low}
 
     def assignment(self, *names: Member | Units) -> dict[Hashable, Any]:
         """Return the most probable state by the names of units and states.

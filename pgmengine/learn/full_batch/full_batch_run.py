@@ -33,6 +33,7 @@ class WholeRun(Run):
     """
 
     watched = False
+    objective: Objective
 
     def _begin(
         self,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
-from pgmengine.base.types import Params, Snapshot
+from pgmengine.base.types import Array, Params, Snapshot
 from pgmengine.declare.model import Model
 from pgmengine.learn.full_batch.objective import Objective
 
@@ -32,7 +33,14 @@ class FullBatch(ABC):
     """Base of optimizers whose updates see all rows at once, and which end when they converge.
 
     Its snapshot, `moments`, changes in place. It keeps nothing else from update to update.
+
+    Attributes
+    ----------
+    counts_entries : whether it learns tables by counts of their entries, which `entry_counts` then
+        returns.
     """
+
+    counts_entries: ClassVar[bool] = False
 
     @abstractmethod
     def start(self, params: Params) -> Snapshot:
@@ -41,3 +49,7 @@ class FullBatch(ABC):
     @abstractmethod
     def ascend(self, objective: Objective, model: Model, moments: Snapshot, t: int) -> Ascended:
         """Return the result of update t, counted from 0, which begins at `model`."""
+
+    def entry_counts(self, objective: Objective, model: Model) -> dict[str, Array]:
+        """Return the counts, with pseudocounts, of the entries of tables, by parameter."""
+        raise NotImplementedError

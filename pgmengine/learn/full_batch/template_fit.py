@@ -41,6 +41,7 @@ class TemplateFit:
     template : the template at which learning begins.
     model, data, optimizer, sample_weight : the arguments of the fit.
     notes : sentences for the user.
+    rows : the number of rows of all lengths.
     given : the optimizer as it was given, also with settings of parameters that no row has.
     """
 
@@ -51,6 +52,7 @@ class TemplateFit:
     sample_weight: Array | None
     notes: tuple[str, ...]
     given: FullBatch | Fixed
+    rows: int
 
     def ended(self, found: Any) -> Any:
         """Return the Fit of the template from the one of the model."""
@@ -108,6 +110,7 @@ def template_fit(
         None if sample_weight is None else own,
         tuple(filter(None, (why, _note_of_kept(first, kept), _note_of(absent)))),
         by,
+        len(weights),
     )
 
 

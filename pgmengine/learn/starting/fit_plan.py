@@ -96,6 +96,7 @@ class FitPlan:
         phases.
     why : why the optimizer sees all rows, if that is a choice made here.
     length : how long it learns.
+    given_rows : the number of rows of the data, with those of weight 0.
     """
 
     target: Target
@@ -114,6 +115,7 @@ class FitPlan:
     state: Mapping[str, Any] | None
     executor: Executor | None
     probabilities: Mapping[str, Array]
+    given_rows: int
 
     def begun(
         self, model: Model, target: Target, rng: np.random.Generator, other: UnderWay | None = None
@@ -233,6 +235,7 @@ def plan_fit(
         state,
         executor,
         chances,
+        len(scaled),
     )
 
 

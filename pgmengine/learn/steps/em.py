@@ -32,7 +32,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -122,6 +122,7 @@ class EM(FullBatch):
     0.4
     """
 
+    counts_entries = True
     pseudocount: float | Mapping[str, ArrayLike] = 1.0
     tolerance: float = 1e-6
     starts: int | None = None
@@ -227,6 +228,15 @@ class EM(FullBatch):
             return self._tables.get(key, np.zeros(logs.shape))
         return np.where(np.isneginf(logs), 0.0, self.pseudocount)
 
+    def _total(self, key: str, counts: Mapping[str, Any], logs: Array) -> Array:
+        """Return the counts of the entries of a parameter with its pseudocounts."""
+        return np.asarray(np.maximum(counts[key], 0.0) + self._added(key, logs))
+
+    def entry_counts(self, objective: Objective, model: Model) -> dict[str, Array]:
+        """Return the counts, with pseudocounts, of the entries of tables, by parameter."""
+        counts, tables = objective.counts(model).slopes, model.structure.table_groups
+        return {key: self._total(key, counts, model.params[key]) for key in tables}
+
     def _prior(self, objective: Objective, key: str) -> tuple[Array, Array]:
         """Return weight and variance of the values that are added to those of rows of inputs."""
         shape = np.shape(objective.target.model.params[key])[:-1]
@@ -285,7 +295,7 @@ class EM(FullBatch):
         for t in model.structure.table_groups.values():
             logs = model.params[t.key]
             fixed = objective.fixed.get(t.key)
-            total = np.maximum(counts[t.key], 0.0) + self._added(t.key, logs)
+            total = self._total(t.key, counts, logs)
             params[t.key] = with_kept(logs, total, fixed)
             free = total if fixed is None else np.where(fixed, 1.0, total)
             # A row with one possible state learns nothing from any data.

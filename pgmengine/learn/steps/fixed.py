@@ -130,6 +130,16 @@ class Fixed:
         }
         return {**stepped, **kept}
 
+    @property
+    def counts_entries(self) -> bool:
+        """Whether the optimizer inside learns tables by counts of their entries."""
+        return isinstance(self.optimizer, FullBatch) and self.optimizer.counts_entries
+
+    def entry_counts(self, objective: Objective, model: Model) -> dict[str, Array]:
+        """Return the counts of the optimizer inside."""
+        assert isinstance(self.optimizer, FullBatch)
+        return self.optimizer.entry_counts(objective, model)
+
     def ascend(self, objective: Objective, model: Model, moments: Snapshot, t: int) -> Ascended:
         """Return the result of update t on all rows, in which the fixed entries do not move."""
         assert isinstance(self.optimizer, FullBatch)

@@ -1,0 +1,1 @@
+"""Judging fits: information criteria, comparison on held-out rows, and the error of learning."""
