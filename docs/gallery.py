@@ -82,6 +82,7 @@ PICTURES = (
         "complete rows and from rows with missing cells",
     ),
     Picture("13_tagging_sequences", 0, "Bars of the probabilities of the tags of each word"),
+    Picture("14_how_far_to_trust", 0, "Log Z by five methods beside the truth, and their errors"),
 )
 OF_TUTORIAL = {picture.tutorial: picture for picture in PICTURES}
 

@@ -62,11 +62,11 @@ figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.6), layout="constraine
 for i, (name, r) in enumerate(found.items()):
     centre = r.log_z[0] - exact.log_z[0]
     low, high = (r.log_z_interval[0] if "log_z_interval" in r.answers else (r.log_z[0],) * 2) - exact.log_z[0]
-    left.plot([low, min(high, 12)], [i, i], lw=6, alpha=0.35, color=f"C{i}")
+    left.plot([low, min(high, 16)], [i, i], lw=6, alpha=0.35, color=f"C{i}")
     left.plot(centre, i, "o", color=f"C{i}")
 left.axvline(0, color="black", lw=1)
 left.set_yticks(range(len(found)), [f"{name}\n{r.kind}" for name, r in found.items()])
-left.set(xlabel="log Z less the truth, in nats", xlim=(-12, 12))
+left.set(xlabel="log Z less the truth, in nats", xlim=(-16, 16))
 for i, (name, r) in enumerate(found.items()):
     if "mean" in r.answers:
         error = np.sort(np.abs(r.mean["s"] - exact.mean["s"]).ravel())[::-1]
@@ -122,7 +122,7 @@ assert low <= estimate.log_z[0] <= high
 # time was over.
 
 # %%
-precise = pgm.infer(small, method=pgm.ParallelTempering(), tolerance=0.01, seconds=20, rng=0)
+precise = pgm.infer(small, method=pgm.ParallelTempering(), tolerance=0.02, seconds=20, rng=0)
 worst = np.abs(precise.mean["s"] - exact.mean["s"]).max()
 print(precise.status.name, precise.method, f"largest error {worst:.3f}", *precise.warnings[:1], sep="\n")
 
