@@ -42,6 +42,7 @@ EXTRAS = (
     Extra("arviz", "DataFrames and ArviZ trees of answers", ("arviz-base", "pandas", "xarray")),
     Extra("sklearn", "estimators, pgmengine.sklearn", ("scikit-learn",)),
     Extra("distributed", "large questions on several machines", ("distributed",)),
+    Extra("parquet", "Shards of Parquet files", ("pandas", "pyarrow")),
     Extra("treewidth", "better elimination orders of large networks", ("goatd",)),
     Extra("dimod", "models of dimod, GraphBuilder.from_dimod", ("dimod",)),
     Extra("map", "modes of any graph with a proof, pgm.Toulbar2", ("pytoulbar2",)),

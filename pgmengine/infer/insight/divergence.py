@@ -113,11 +113,13 @@ def divergence(
     Examples
     --------
     >>> import pgmengine as pgm
-    >>> truth = pgm.read(pgm.datasets.asia())
-    >>> rows = pgm.infer(truth, want=("samples",), method=pgm.Forward(draws=2000), rng=0)
-    >>> fitted = pgm.fit(truth, rows.samples_frame(), progress=False)
-    >>> found = pgm.divergence(truth, fitted)
-    >>> bool(0 < found < 0.02), found.kind
+    >>> few = {"rain": [0, 0, 0, 1], "wet": [0, 0, 1, 1]}
+    >>> net = pgm.network("rain -> wet", states={"rain": 2, "wet": 2})
+    >>> truth = pgm.fit(net, few, progress=False)
+    >>> draws = pgm.infer(truth, want=("samples",), method=pgm.Forward(draws=2000), rng=0)
+    >>> rows = {name: draws.samples[name][:, 0] for name in few}
+    >>> found = pgm.divergence(truth, pgm.fit(net, rows, progress=False))
+    >>> bool(0 < found < 0.01), found.kind
     (True, 'exact')
 
     References

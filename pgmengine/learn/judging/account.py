@@ -22,6 +22,7 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
+from pgmengine.base.equal_rows import equal_rows
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
 from pgmengine.declare.model import Model
@@ -224,5 +225,5 @@ def _twice(s: Structure, stays: Mapping[str, Array]) -> Iterator[str]:
             every = np.append(every, np.argwhere(s.has_bias[layers[0]]), axis=0)
         elif layers[0] == layers[1]:
             every = np.sort(every, axis=1)
-        if own or len(np.unique(every, axis=0)) < len(every):
+        if own or len(equal_rows(every)[0]) < len(every):
             yield " and ".join(repr(name) for name in dict.fromkeys(layers))
