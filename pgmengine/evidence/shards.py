@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -9,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from pgmengine.base.checks import whole
-from pgmengine.base.errors import PgmError, listed, told
+from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.extras import needed_by
+from pgmengine.model.containers import is_frame
 
 # Rows of a file that are in memory at a time.
 DEFAULT_ROWS = 100_000
@@ -59,7 +61,8 @@ class Shard:
             except Exception as error:
                 why = f"{type(error).__name__}: {error}"
                 raise PgmError(f"{self.title} cannot be loaded: {why}") from error
-            yield table
+            if not (is_frame(table) and len(table) == 0):
+                yield table
 
     def _read(self) -> Iterator[Any]:
         if isinstance(self.source, (str, Path)):
@@ -72,8 +75,9 @@ class Shards:
     """Data of a fit in parts: files, tables, or functions that load them.
 
     Use it for data that do not fit into memory, or that lie in several files: `fit` loads a part at
-    a time, and adds its counts, expected counts or gradients to those of the others, so that the
-    result is the one for all rows together. Each update of EM and LBFGS passes over all parts, but
+    a time, and adds its counts, expected counts or gradients to those of the others, so that an
+    update is the one for all rows together. Starts and the default optimizer look at the first
+    table. Each update of EM and LBFGS passes over all parts, but
     complete rows of tables are counted once. With `executor=` in `fit` the parts are loaded and
     summed by workers; the bits do not depend on their number.
 
@@ -104,7 +108,10 @@ class Shards:
 
     def __init__(self, parts: Sequence[Any], rows: int = DEFAULT_ROWS) -> None:
         if isinstance(parts, (str, Path)) or not isinstance(parts, Sequence):
-            raise PgmError(f"Shards: parts must be a list of parts, not {told(parts)}")
+            raise PgmError(
+                f"Shards: parts must be a list of parts, not {type(parts).__name__}: for one part "
+                "give a list with it"
+            )
         if not parts:
             raise PgmError("Shards: there are no parts, expected at least one")
         size = whole("rows", rows)
@@ -120,9 +127,11 @@ class Shards:
 def _reader(path: Path, title: str) -> Callable[[Path, int], Iterator[Any]]:
     """Return the function that reads files of this kind."""
     kinds = {".csv": _of_csv, ".tsv": _of_csv, ".parquet": _of_parquet}
-    if path.suffix not in kinds:
-        raise PgmError(f"{title}: files end with {listed(list(kinds))}, not with {path.suffix!r}")
-    return kinds[path.suffix]
+    kinds |= {".csv.gz": _of_csv, ".tsv.gz": _of_csv}
+    for ending, reader in kinds.items():
+        if path.name.lower().endswith(ending):
+            return reader
+    raise PgmError(f"{title}: files end with {listed(list(kinds))}, not as {path.name!r}")
 
 
 def _of_file(path: Path, rows: int) -> Iterator[Any]:
@@ -134,9 +143,18 @@ def _of_csv(path: Path, rows: int) -> Iterator[Any]:
     with needed_by("Shards of .csv files"):
         import pandas as pd
 
-    separator = "\t" if path.suffix == ".tsv" else ","
-    with pd.read_csv(path, sep=separator, chunksize=rows) as chunks:
-        yield from chunks
+    separator = "\t" if ".tsv" in path.name.lower() else ","
+    # Without this, the first cell of lines that are longer than the header would be an index.
+    settings: dict[str, Any] = {"sep": separator, "chunksize": rows, "index_col": False}
+    with pd.read_csv(path, **settings) as chunks:
+        while True:
+            # Lines with more cells than the header would otherwise lose them.
+            with warnings.catch_warnings():
+                warnings.simplefilter("error", pd.errors.ParserWarning)
+                table = next(chunks, None)
+            if table is None:
+                return
+            yield table
 
 
 def _of_parquet(path: Path, rows: int) -> Iterator[Any]:

@@ -89,3 +89,14 @@ def test_what_is_not_known_is_said():
         pgm.best_observation(ASIA, "lung", {"lung": "yes"})
     with pytest.raises(pgm.PgmError, match=r"costs\['xray'\] must be a number above 0"):
         pgm.best_observation(ASIA, "lung", costs={"xray": 0})
+
+
+def test_states_that_soft_evidence_excludes_are_no_part_of_joint_tables():
+    soft = pgm.likelihood({"smoke": {"yes": 1.0, "no": 0.0}})
+    right = pgm.infer(ASIA, {"xray": "yes", "smoke": "yes"})
+    r = pgm.infer(ASIA, {"xray": "yes"}, soft=soft)
+    with pytest.raises(pgm.NotAsked, match="pgm.Joint"):
+        r.entropy("lung", "bronc")
+    r = pgm.infer(ASIA, {"xray": "yes"}, want=(pgm.Joint("lung", "bronc"),), soft=soft)
+    assert r.entropy("lung", "bronc") == pytest.approx(right.entropy("lung", "bronc"), abs=1e-12)
+    assert r.mutual_information("lung", "bronc") == pytest.approx(0.0, abs=1e-12)

@@ -152,3 +152,25 @@ def test_errors_name_the_part(tmp_path):
     with pytest.raises(pgm.PgmError, match=r"take optimizer=pgm.EM\(\) or pgm.LBFGS\(\)"):
         v = np.zeros((5, 4))
         pgm.fit(pgm.rbm(4, 30, rng=0), pgm.Shards([{"v": v}]), updates=1, progress=False)
+
+
+def test_tables_that_would_lose_something_are_refused(tmp_path):
+    extra("pandas")
+    settings = {"optimizer": pgm.EM(), "updates": 2, "progress": False}
+    rows = rows_of_asia(30)
+    part = {name: x for name, x in rows.items() if name != "lung"}
+    with pytest.raises(pgm.PgmError, match="shard 1: there is no column 'lung', which the first"):
+        pgm.fit(ASIA, pgm.Shards([rows, part]), **settings)
+    model = pgm.network("a -> b", states={"a": ["no", "yes"], "b": ["no", "yes"]})
+    path = tmp_path / "long.CSV"
+    path.write_text("a,b\n" + "yes,no,yes\n" * 5, encoding="utf-8")
+    with pytest.raises(pgm.PgmError, match=r"shard 0 \(.*long.CSV\) cannot be loaded: .*header"):
+        pgm.fit(model, pgm.Shards([path]), **settings)
+    path.write_text("a,b\n" + "yes,no,\n" * 5, encoding="utf-8")
+    empty = tmp_path / "empty.csv"
+    empty.write_text("a,b\n", encoding="utf-8")
+    found = pgm.fit(model, pgm.Shards([path, empty]), **settings)
+    right = pgm.fit(model, {"a": ["yes"] * 5, "b": ["no"] * 5}, **settings)
+    close(right, found, 1e-12)
+    with pytest.raises(pgm.PgmError, match="rows of Shards have no weights: give one table"):
+        pgm.bootstrap(found, 3)

@@ -101,11 +101,13 @@ def _by_name(target: Target) -> tuple[AnyMethod, ...]:
 
 
 def _alone(want: tuple[str, ...]) -> Iterator[str]:
-    """Yield the quantities that may be asked one by one; draws stand for joint tables."""
+    """Yield the quantities that may be asked one by one, and what may stand for them."""
     for w in want:
         yield w
         if quantity(w) in ("joint", "pairs"):
             yield "samples"
+        if quantity(w) == "modes":
+            yield from ("mode", "marginals")
 
 
 def _ways(

@@ -143,9 +143,12 @@ def _of_answers(
     ((name, unit), *more) = places
     if not more and "prob" in result.answers:
         return np.asarray(result.raw("prob")[name][..., unit, :])
-    if result.kind != "exact" or not hasattr(result.method, "prepare"):
+    target = asked(result.target)
+    # States that soft evidence has excluded are findings, which the target of a result has not.
+    excluded = any(units.any() for units in target.found.values())
+    if result.kind != "exact" or excluded or not hasattr(result.method, "prepare"):
         return None
-    question = result.method.prepare(asked(result.target), (Joint(*names),))
+    question = result.method.prepare(target, (Joint(*names),))
     if question.plan.refusal:
         return None
     (found,) = question.run().answers["joint"].values()

@@ -13,7 +13,7 @@ from pgmengine.infer.question.prepared import AnyMethod
 from pgmengine.learn.contracts import Negative, Positive
 from pgmengine.learn.full_batch.counting import is_complete
 from pgmengine.learn.full_batch.objective import Objective, Rows
-from pgmengine.learn.full_batch.sharded_rows import Reading, ShardedRows, further_rows
+from pgmengine.learn.full_batch.sharded_rows import Reading, ShardedRows, further_rows, names_in
 from pgmengine.learn.full_batch.spreads import collapsed, other_spreads
 from pgmengine.learn.full_batch.unused_states import unused_states
 from pgmengine.learn.monitoring.finding import Finding, FindingKind
@@ -52,7 +52,8 @@ class WholeRun(Run):
         own = self.target, self.weights, self.given, self.idle, self.uninformed, self.model_phase
         parts = [Rows(*own, positive, self.rng, self.executor)]
         if self.data.shards is not None:
-            reading = Reading(self.model, self.given, self.negative, positive)
+            columns = names_in(self.data.values)
+            reading = Reading(self.model, self.given, self.negative, positive, columns)
             parts = [ShardedRows(parts[0], self.data.shards, reading)]
         for other, weights, given in self.data.others:
             same = compact(other, np.float64), weights, given

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from pgmengine.base.errors import PgmError
+from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.types import Array, Weight
 from pgmengine.base.work.executors import run_jobs
 from pgmengine.declare.model import Model
@@ -29,27 +29,42 @@ from pgmengine.learn.full_batch.counting import Moments, data_moments
 from pgmengine.learn.full_batch.objective import Rows
 from pgmengine.learn.phases.batch import idle_entries, joint_masks, only, uninformed_entries
 from pgmengine.learn.starting.arguments import target_of
+from pgmengine.model.containers import columns_in
 from pgmengine.model.weights import plus
 
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """How tables become rows: the model, the units that are given, and both phases."""
+    """How tables become rows: the model, the units that are given, and both phases.
+
+    `columns` are those of the first table, which every other one needs: a column that is missing
+    would be learned as a hidden variable in silence.
+    """
 
     model: Model
     given: Mapping[str, Array]
     negative: Negative
     positive: Positive | AnyMethod | None
+    columns: frozenset[Any] = frozenset()
 
     def rows(self, shard: Shard, model: Model | None = None) -> Iterator[Rows]:
         """Yield the rows of each table of a part; PgmError names the part."""
         units = [(name, int(i)) for name, m in self.given.items() for i in np.flatnonzero(m)]
         for table in shard.tables():
             with shard.named():
+                if lacking := self.columns - names_in(table):
+                    names = listed(sorted(map(repr, lacking)))
+                    raise PgmError(f"there is no column {names}, which the first table has")
                 target, *_ = target_of(model or self.model, table, units)
             yield further_rows(
                 target, np.ones(target.rows), self.given, self.negative, self.positive
             )
+
+
+def names_in(table: Any) -> frozenset[Any]:
+    """Return the names of the columns of a table, or of the layers of a mapping."""
+    columns = columns_in(table)
+    return frozenset(table if columns is None else [name for name, _ in columns])
 
 
 def further_rows(

@@ -20,6 +20,7 @@ from pgmengine.base.errors import PgmError, told
 from pgmengine.base.types import Array, RngLike
 from pgmengine.base.work.executors import run_jobs, spawn
 from pgmengine.declare.model_draws import Models
+from pgmengine.evidence.shards import Shards
 from pgmengine.learn.starting.arguments import row_weights
 
 if TYPE_CHECKING:
@@ -123,6 +124,8 @@ def bootstrap(
     rows = again.data if data is None else data
     if rows is None:
         raise PgmError("bootstrap: this Fit was pickled without its data: give them as data=")
+    if isinstance(rows, Shards):
+        raise PgmError("bootstrap: rows of Shards have no weights: give one table as data=")
     weights = row_weights(again.rows, again.weights)
     total = max(1, round(float(weights.sum())))
     drawn = source.multinomial(total, weights / weights.sum(), size=count).astype(float)
