@@ -117,8 +117,8 @@ class Summary:
         )
 
 
-def _summary(reading: Reading, shard: Shard) -> Summary:
-    """Return the summary of all tables of a part."""
+def _summary(reading: Reading, shard: Shard) -> Summary | None:
+    """Return the summary of all tables of a part, None where it has no rows."""
     found = [
         Summary(
             rows.total,
@@ -129,9 +129,7 @@ def _summary(reading: Reading, shard: Shard) -> Summary:
         )
         for rows in reading.rows(shard)
     ]
-    if not found:
-        raise PgmError(f"{shard.title} has no rows, expected at least one")
-    return reduce(Summary.with_, found)
+    return reduce(Summary.with_, found) if found else None
 
 
 def _in_both(one: Mapping[str, Array], other: Mapping[str, Array]) -> dict[str, Array]:
@@ -193,7 +191,8 @@ class ShardedRows(Rows):
         self.__dict__.update(first.__dict__)
         self.shards, self.reading = shards, reading
         jobs = [(reading, shard) for shard in shards.parts]
-        every = reduce(Summary.with_, run_jobs(self.executor, _summary, jobs, "shards"))
+        found = run_jobs(self.executor, _summary, jobs, "shards")
+        every = reduce(Summary.with_, [one for one in found if one is not None])
         self.total, self.moments = every.total, every.moments
         self.fixed, self.uninformed = every.fixed, every.uninformed
         self.complete = every.counted is not None

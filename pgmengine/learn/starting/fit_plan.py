@@ -175,7 +175,11 @@ def read_data(data: Any, sample_weight: ArrayLike | None) -> FitData:
         return FitData(data)
     if sample_weight is not None:
         raise PgmError("sample_weight: rows of Shards have no weights; leave it out")
-    return FitData(next(data.parts[0].tables()), shards=data)
+    first = data.parts[0]
+    table = next(first.tables(), None)
+    if table is None:
+        raise PgmError(f"{first.title} has no rows, and the first part needs some: starts use them")
+    return FitData(table, shards=data)
 
 
 def plan_fit(
