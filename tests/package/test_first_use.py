@@ -8,6 +8,7 @@ import types
 from pathlib import Path
 
 import pytest
+from loops import one_test_over
 
 import pgmengine as pgm
 
@@ -32,7 +33,7 @@ def test_the_stub_lists_every_public_name():
     assert {*dir(pgm)} == {*HOMES, "__doc__", "__file__", "__version__"}
 
 
-@pytest.mark.parametrize("name", pgm.__all__)
+@one_test_over("name", pgm.__all__)
 def test_a_name_is_the_one_of_its_module(name):
     home = importlib.import_module(HOMES[name])
     assert getattr(pgm, name) is getattr(home, name)
