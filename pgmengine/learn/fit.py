@@ -533,6 +533,8 @@ def _saver(
     if plan.probabilities:
         drawn = {n: np.asarray(~np.isnan(p).all(axis=0)) for n, p in plan.probabilities.items()}
         settings["probabilities"] = written(model.structure, drawn)
+    if shards := plan.data.shards:
+        settings["shards"] = [part.title for part in shards.parts]
     if others := plan.data.others:
         settings["others"] = [(rows.structure.units, rows.rows) for rows, _, _ in others]
     mark = mark_of(model, plan.rows, settings)

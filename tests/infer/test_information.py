@@ -100,3 +100,10 @@ def test_states_that_soft_evidence_excludes_are_no_part_of_joint_tables():
     r = pgm.infer(ASIA, {"xray": "yes"}, want=(pgm.Joint("lung", "bronc"),), soft=soft)
     assert r.entropy("lung", "bronc") == pytest.approx(right.entropy("lung", "bronc"), abs=1e-12)
     assert r.mutual_information("lung", "bronc") == pytest.approx(0.0, abs=1e-12)
+
+
+def test_means_with_draws_have_the_error_of_the_draws():
+    want = ("marginals", "samples")
+    r = pgm.infer(ASIA, want=want, method=pgm.Forward(draws=5000), rng=0)
+    gap = r.entropy("lung") - pgm.infer(ASIA).entropy("lung")
+    assert 0 < r.entropy_error("lung") < 0.05 and abs(gap) < 5 * r.entropy_error("lung") + 1e-4

@@ -60,3 +60,9 @@ def test_a_round_that_is_stopped_leaves_the_last_answer(monkeypatch):
     monkeypatch.setattr(pgm.MCMC, "answer", stopped)
     r = pgm.infer(model, method=FEW, rng=0, tolerance=1e-9)
     assert rounds == [50, 100, 200] and r.method.draws == 100 and "it was stopped" in r.warnings[0]
+
+
+def test_an_approximation_is_not_repeated_for_an_error_that_it_does_not_have():
+    model = pgm.boltzmann_machine(30, rng=0)
+    r = pgm.infer(model, method=pgm.BeliefPropagation(), tolerance=0.01, seconds=5)
+    assert r.method == pgm.BeliefPropagation() and "an approximation has no error" in r.warnings[0]

@@ -90,6 +90,8 @@ def precise(
     result = ask(method=method, state=state)
     last = time.monotonic() - begin
     while not (result.status.good and largest_error(result) <= tolerance):
+        if result.status.good and result.kind == "approximation":
+            return _short_of(result, tolerance, "an approximation has no error that rounds reduce")
         more = longer(result.method)
         if more is None:
             return _short_of(result, tolerance, "its method has no draws to double")

@@ -40,11 +40,12 @@ class JointTable:
     Attributes
     ----------
     table : (rows, states of the first group, states of the second group).
-    states : the states (draws, rows) of both groups in each draw; None where no draws were used.
+    states : the states (draws, rows) of both groups in each draw; None of exact tables, and where
+        there are no draws.
     """
 
     table: Array
-    states: tuple[Array, Array] | None = None
+    states: tuple[Array, ...] | None = None
 
     def entropy(self) -> Array:
         """Return the entropy (rows,) of all units."""
@@ -110,19 +111,19 @@ def _joint(
         raise PgmError("entropy and mutual information need different units, each named once")
     counts = [math.prod(structure.state_counts[name] for name, _ in group) for group in groups]
     found = _of_answers(result, [*one, *other], both)
+    drawn = "samples" in result.answers and (found is None or result.kind != "exact")
+    states = tuple(_states(result, group) for group in groups) if drawn else None
     if found is not None:
-        return JointTable(np.asarray(found).reshape(target.rows, *counts))
-    if "samples" not in result.answers:
+        return JointTable(np.asarray(found).reshape(target.rows, *counts), states)
+    if states is None:
         names = ", ".join(map(repr, (*one, *other)))
         raise NotAsked(
             f"the joint distribution of {names} was not computed: ask for "
             f"want=(pgm.Joint({names}),), or for draws by want=('samples',)"
         )
-    states = tuple(_states(result, group) for group in groups)
     table = np.zeros((target.rows, *counts))
-    draws = len(states[0])
-    np.add.at(table, (np.arange(target.rows)[None], *states), 1.0 / draws)
-    return JointTable(table, (states[0], states[1]))
+    np.add.at(table, (np.arange(target.rows)[None], *states), 1.0 / len(states[0]))
+    return JointTable(table, states)
 
 
 def _places(structure: Any, group: Sequence[Member | Units]) -> list[Place]:
