@@ -26,12 +26,11 @@ from pgmengine.declare.model import Model, ModelLike, as_model
 from pgmengine.evidence.columns import Values
 from pgmengine.evidence.soft import Soft
 from pgmengine.evidence.target import Target
-from pgmengine.infer.insight.impact import observations, rows_of
+from pgmengine.infer.insight.impact import observations, open_place, rows_of
 from pgmengine.infer.question.ask import infer
 from pgmengine.infer.question.prepared import MethodLike
 from pgmengine.infer.results.result import Result
 from pgmengine.model.names.unit_names import Member, Place
-from pgmengine.model.tables import check_finite
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -171,7 +170,7 @@ def best_observation(
     """
     model = as_model(model)
     given = model.given(evidence, soft=soft, do=do)
-    place = _target_place(model, given, target)
+    place = open_place(model, given, target, "target")
     prices = _prices(model, costs)
     places = [p for p in _candidates(model, given) if p != place and np.isfinite(prices.get(p, 1))]
     if not places:
@@ -196,23 +195,6 @@ def best_observation(
     return BestObservation(
         model.structure.names.of(place), entropy, tuple(gains), (*kinds, "exact")[0], warnings
     )
-
-
-def _target_place(model: Model, given: Target, name: Member) -> Place:
-    """Return the place of the target; PgmError unless it is free and has finitely many states."""
-    if given.evidence.has_rows:
-        raise PgmError(
-            f"best_observation is about one row of evidence without an axis of rows, and was given "
-            f"{given.rows} rows; ask about each row by itself"
-        )
-    place = model.structure.names.unit(name, "target")
-    check_finite(model.structure, place[0])
-    if not given.free[place[0]][0, place[1]]:
-        raise PgmError(
-            f"target: {model.structure.names.of(place)!r} is given, so that nothing is "
-            "open about it; name a variable that is not observed"
-        )
-    return place
 
 
 def _prices(model: Model, costs: Mapping[Any, float] | None) -> dict[Place, float]:

@@ -186,18 +186,7 @@ def impact(
     """
     model = as_model(model)
     target = model.given(evidence, soft=soft, do=do)
-    if target.evidence.has_rows:
-        raise PgmError(
-            f"impact is about one row of evidence without an axis of rows, and was given "
-            f"{target.rows} rows; ask about each row by itself"
-        )
-    place = model.structure.names.unit(name, "impact")
-    check_finite(model.structure, place[0])
-    if not target.free[place[0]][0, place[1]]:
-        raise PgmError(
-            f"impact: {model.structure.names.of(place)!r} is given, so that no observation changes "
-            "its log-odds; name a variable that is not observed"
-        )
+    place = open_place(model, target, name, "impact")
     places = observations(model, target)
     ask = _Ask(model, place, dict(do=do, method=method, rng=rng, seconds=seconds))
     every = np.ones((1, len(places)), dtype=bool)
@@ -230,6 +219,26 @@ def impact(
         next((r.kind for r in ask.results if r.kind != "exact"), "exact"),
         tuple(dict.fromkeys(w for r in ask.results for w in r.warnings)),
     )
+
+
+def open_place(model: Model, target: Target, name: Member, what: str) -> Place:
+    """Return the place of a free unit with finitely many states, in a single row of evidence.
+
+    PgmError, which begins with `what`, for everything else.
+    """
+    if target.evidence.has_rows:
+        raise PgmError(
+            f"{what} is about one row of evidence without an axis of rows, and was given "
+            f"{target.rows} rows; ask about each row by itself"
+        )
+    place = model.structure.names.unit(name, what)
+    check_finite(model.structure, place[0])
+    if not target.free[place[0]][0, place[1]]:
+        raise PgmError(
+            f"{what}: {model.structure.names.of(place)!r} is given, so that no observation "
+            "changes its probabilities; name a variable that is not observed"
+        )
+    return place
 
 
 class _Ask:

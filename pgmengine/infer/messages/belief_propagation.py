@@ -44,7 +44,7 @@ from pgmengine.infer.exact.junction_tree.conditioned_model import (
     Form,
     condition,
 )
-from pgmengine.infer.exact.junction_tree.elimination import unfoldable
+from pgmengine.infer.exact.junction_tree.elimination import of_unfolded, unfoldable
 from pgmengine.infer.exact.junction_tree.tree_expectations import FromMarginals
 from pgmengine.infer.exact.junction_tree.trees import NEED_MARGINALS
 from pgmengine.infer.exact.shared_rows import (
@@ -239,11 +239,9 @@ class BeliefPropagation(Method[PlannedGraphs]):
         """Pass messages on the graph of every evidence pattern."""
         planned: PlannedGraphs = question.basis
         if planned.gates:
-            target = unfolded_target(question.target, planned.gates)
-            plan = replace(question.plan, basis=replace(planned, gates=()))
-            whole = Prepared(self, question.want, plan, target)
-            result = self.answer(whole, rng, state, executor)
-            return result.without_added(target.model, question.target.model)
+            return of_unfolded(
+                self, question, lambda whole: self.answer(whole, rng, state, executor)
+            )
         passing, answers, kinds = _Passing(self, question.target.rows), dict[str, Any](), []
         status, warnings = Status.OK, tuple[str, ...]()
         if planned.parts:

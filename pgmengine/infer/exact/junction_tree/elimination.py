@@ -12,6 +12,7 @@ References: Lauritzen and Spiegelhalter (1988); Shafer and Shenoy (1990); Koller
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -33,7 +34,7 @@ from pgmengine.infer.exact.junction_tree.tree_expectations import FromMarginals,
 from pgmengine.infer.exact.junction_tree.trees import MAX_PASS_BYTES, NEED_MARGINALS, Limits, Tree
 from pgmengine.infer.exact.planning import PlannedTrees, lifted, planned_trees
 from pgmengine.infer.exact.shared_rows import observed_states
-from pgmengine.infer.question.prepared import AnyPrepared, Method, Prepared
+from pgmengine.infer.question.prepared import AnyMethod, AnyPrepared, Method, Prepared
 from pgmengine.infer.results.result import WANTS, Plan, Result, quantity
 from pgmengine.model.forms.gate import Steps
 from pgmengine.model.tables import BLOCK_ENTRIES
@@ -119,11 +120,9 @@ class Elimination(Method[PlannedTrees]):
         """Pass messages on the tree of every evidence pattern."""
         planned: PlannedTrees = question.basis
         if planned.gates:
-            target = unfolded_target(question.target, planned.gates)
-            plan = replace(question.plan, basis=replace(planned, gates=()))
-            whole = Prepared(self, question.want, plan, target)
-            result = self.answer(whole, rng, state, executor)
-            return result.without_added(target.model, question.target.model)
+            return of_unfolded(
+                self, question, lambda whole: self.answer(whole, rng, state, executor)
+            )
         target, trees = question.target, planned.on(question.target)
         generator = seeded(rng) if "samples" in question.want else None
         log_z, found = self._all(trees, target, generator)
@@ -145,6 +144,19 @@ class Elimination(Method[PlannedTrees]):
             check_possible(log_z, np.arange(target.rows), target)
             found |= trees.found_modes(target)
         return log_z, found
+
+
+def of_unfolded(
+    method: AnyMethod, question: AnyPrepared, answer: Callable[[AnyPrepared], Result]
+) -> Result:
+    """Return the answer about the gates' auxiliary variables, without these.
+
+    The basis of the plan has the gates that it unfolds; `answer` takes the question without gates.
+    """
+    target = unfolded_target(question.target, question.basis.gates)
+    plan = replace(question.plan, basis=replace(question.basis, gates=()))
+    found = answer(Prepared(method, question.want, plan, target))
+    return found.without_added(target.model, question.target.model)
 
 
 def unfoldable(target: Target, want: tuple[str, ...]) -> tuple[Term, ...]:
