@@ -6,6 +6,7 @@ from counting_oracle import data_of, drawn, informed, key_of, model_of, random_n
 from loops import one_test_over
 
 import pgmengine as pgm
+from pgmengine.learn.phases.batch import idle_entries
 
 LEARNERS = {
     "EM": pgm.EM(),
@@ -241,3 +242,19 @@ def test_an_impossible_row_of_weight_0_does_not_matter_in_a_template(optimizer):
     few = pgm.fit(pgm.Template(steps), rows[:2], sample_weight=[1, 2], **settings)
     for key, value in few.model(3).params.items():
         np.testing.assert_array_equal(fit.model(3).params[key], value)
+
+
+def test_biases_that_units_do_not_have_stay_without_given_units():
+    b = pgm.GraphBuilder()
+    x = b.variable("x", states=2, shape=3)
+    b.layer("v", pgm.Binary(), 2)
+    b.layer("h", pgm.Binary(), 2)
+    b.conditional(x[1:], (x[:-1],), [[0.5, 0.5], [0.2, 0.8]])
+    b.conditional(x[0], (), [0.5, 0.5])
+    b.couple("v", "h")
+    model = b.build()
+    found = idle_entries(model.given(), {})
+    assert {name: mask.tolist() for name, mask in found.items()} == {"x.bias": [True] * 3}
+    given = {"v": np.array([True, True])}
+    more = idle_entries(model.given({"v": [[0, 1]]}), given)
+    assert more["x.bias"].all() and more["v.bias"].all() and "v-h.weight" not in more
